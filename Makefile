@@ -1,0 +1,63 @@
+# `make demo` and `make test` do all their own set-up: a private .venv with the pinned versions of constraints.txt.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+# Small networks lose up to 39x to thread start-up; one thread for each library unless a test says otherwise.
+export OMP_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+# uv does not read pip's settings: pass on a local wheel folder; without one ask for PyTorch's CPU builds.
+ifneq ($(PIP_FIND_LINKS),)
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+else
+export UV_TORCH_BACKEND ?= cpu
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long lint types imports bench-tracking clean
+
+help:  ## show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+setup: $(STAMP)  ## make .venv with the pinned versions
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo '== set-up: $(VENV) (about a minute the first time)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv 2>/dev/null \
+	    || $(BIN)/python -m pip install --disable-pip-version-check uv
+	$(BIN)/uv pip install --python $(BIN)/python --constraint constraints.txt --group dev --editable '.[all]'
+	@touch $@
+
+demo: setup  ## see what Operant does, in a minute
+	@$(BIN)/python examples/demo.py
+
+lint: setup
+	@echo '== ruff'
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup
+	@echo '== mypy'
+	@$(BIN)/mypy
+
+imports: setup
+	@echo '== import-linter'
+	@$(BIN)/lint-imports
+
+test: setup lint types imports  ## lint, types, one-way imports, tests (under 10 minutes on 2 cores)
+	@echo '== pytest'
+	@$(BIN)/python -m pytest -n 2 --dist loadscope -m 'not long'
+
+test-long: setup  ## the full fault counts and load tests
+	@echo '== pytest, long'
+	@$(BIN)/python -m pytest -m long --timeout 1800
+
+bench-tracking: setup  ## the recorder against its peers (they get a venv of their own)
+	@$(BIN)/python benchmarks/tracking.py
+
+clean:
+	rm -rf $(VENV) .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

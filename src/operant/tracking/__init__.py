@@ -1,0 +1,1 @@
+"""What happened: the recorder of runs, and its readers."""
