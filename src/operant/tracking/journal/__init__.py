@@ -1,0 +1,16 @@
+"""The journal of a search: every decision, appended before it is acted on, by the one controller that holds the lease."""
+
+from operant.tracking.journal.inbox import Message, collect_messages, post_message
+from operant.tracking.journal.journal import Entry, Journal, JournalReader
+from operant.tracking.journal.lease import Lease, LeaseHeldError
+
+__all__ = [
+    "Entry",
+    "Journal",
+    "JournalReader",
+    "Lease",
+    "LeaseHeldError",
+    "Message",
+    "collect_messages",
+    "post_message",
+]

@@ -1,0 +1,63 @@
+"""How others speak to a controller: a small file, renamed into its inbox. Nobody but the controller writes the journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Message", "collect_messages", "post_message"]
+
+MAX_BYTES = 1 << 20
+
+
+class Message(NamedTuple):
+    path: Path
+    content: dict[str, Any]
+
+    def done(self) -> None:
+        """Remove the message, once what it asks for is in the journal."""
+        self.path.unlink(missing_ok=True)
+
+
+def post_message(folder: Path, content: dict[str, Any]) -> Path:
+    """Leave a message (``{"type": "stop", …}``) for the controller of the search in ``folder``."""
+    inbox = folder / "inbox"
+    inbox.mkdir(parents=True, exist_ok=True)
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    staged = inbox / f".{name}"
+    with staged.open("x", encoding="utf-8") as stream:
+        json.dump(content, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    target = inbox / f"{name}.json"
+    staged.rename(target)
+    return target
+
+
+def collect_messages(folder: Path) -> list[Message]:
+    """The messages that wait, oldest first. What is no message is moved aside, so that it is looked at once only."""
+    inbox = folder / "inbox"
+    try:
+        names = sorted(name for name in os.listdir(inbox) if name.endswith(".json") and not name.startswith("."))
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        path = inbox / name
+        try:
+            if path.is_symlink() or path.stat().st_size > MAX_BYTES:
+                raise ValueError("not a plain small file")
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(content, dict) or not isinstance(content.get("type"), str):
+                raise ValueError("not an object with a type")
+        except FileNotFoundError:
+            continue
+        except (ValueError, OSError):
+            path.replace(inbox / f".refused-{name}")
+            continue
+        found.append(Message(path, content))
+    return found

@@ -1,0 +1,212 @@
+"""An append-only log of numbered records, written by whoever holds the lease and followed by anyone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from operant.errors import OperantError
+from operant.tracking.format.blocks import (
+    JOURNAL_FILE,
+    RECORDS,
+    decode_records,
+    encode_block,
+    encode_file_header,
+    encode_records,
+)
+from operant.tracking.format.tail import BlockTail
+from operant.tracking.journal.lease import Lease
+
+__all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
+
+JOURNAL_NAME = "journal.log"
+GROUP_SECONDS = 0.05
+MAX_BATCH = 4096
+
+
+class Entry(NamedTuple):
+    sequence: int
+    epoch: int
+    record: dict[str, Any]
+    """The record as it was appended: its ``type`` and fields."""
+
+
+class JournalReader:
+    """Gives each entry of a journal once, as it is appended; needs no lease and disturbs nobody.
+
+    Entries of a controller that had lost its lease (an epoch lower than one seen before) are passed over.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / JOURNAL_NAME
+        self.epoch = 0
+        self.next_sequence = 0
+        self._tail = BlockTail(self.path)
+
+    def poll(self) -> Iterator[Entry]:
+        for block in self._tail.poll():
+            if block.kind != RECORDS:
+                continue
+            for sequence, record in enumerate(decode_records(block.payload), block.sequence):
+                epoch = record.pop("epoch", 0)
+                if epoch < self.epoch or sequence < self.next_sequence:
+                    continue
+                self.epoch, self.next_sequence = epoch, sequence + 1
+                yield Entry(sequence, epoch, record)
+
+    @property
+    def offset(self) -> int:
+        """Where the entries read so far end."""
+        return self._tail.offset
+
+    @property
+    def damage(self) -> list[str]:
+        return [f"{end - start} damaged bytes at offset {start} were skipped" for start, end in self._tail.gaps]
+
+
+class Journal:
+    """The writing side. Records wait in memory until :meth:`commit`, which survives ``kill -9``;
+    within 50 ms they are also on the disk itself, at once with ``commit(durable=True)``.
+
+    >>> with Journal.open(folder) as journal:
+    ...     for entry in journal.replay(): ...
+    ...     journal.append("proposed", number=0, config={"lr": 0.1})
+    ...     journal.commit()
+    """
+
+    def __init__(self, folder: Path, lease: Lease) -> None:
+        self.folder = folder
+        self.lease = lease
+        self.epoch = lease.epoch
+        self._lock = threading.Lock()
+        self._pending: list[dict[str, Any]] = []
+        self._recorded = JournalReader(folder)
+        self._entries = list(self._recorded.poll())
+        self.epoch = max(self.epoch, self._recorded.epoch + 1)
+        self._sequence = self._recorded.next_sequence
+        self._descriptor = self._open()
+        self._dirty_since: float | None = None
+        self._wake = threading.Condition(self._lock)
+        self._syncer: threading.Thread | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, folder: Path, *, force: bool = False) -> Journal:
+        """Take the lease of the search in ``folder`` and go on behind the last whole record."""
+        lease = Lease.acquire(folder, force=force)
+        try:
+            return cls(folder, lease)
+        except BaseException:
+            lease.release()
+            raise
+
+    @property
+    def next_sequence(self) -> int:
+        return self._sequence
+
+    def replay(self) -> Iterator[Entry]:
+        """The entries that were there when the journal was opened, once."""
+        entries, self._entries = self._entries, []
+        yield from entries
+
+    def append(self, kind: str, /, **fields: Any) -> int:
+        """Add a record and return its sequence number; :meth:`commit` writes it."""
+        with self._lock:
+            self._pending.append({"type": kind, "epoch": self.epoch, **fields})
+            self._sequence += 1
+            return self._sequence - 1
+
+    def commit(self, *, durable: bool = False) -> None:
+        """Write the records that wait. On a full disk they wait on, nothing is half written, and OSError is raised."""
+        with self._lock:
+            while self._pending:
+                batch = self._pending[:MAX_BATCH]
+                first = self._sequence - len(self._pending)
+                self._write(encode_block(RECORDS, first, encode_records(batch)))
+                del self._pending[: len(batch)]
+            if durable and self._dirty_since is not None:
+                os.fdatasync(self._descriptor)
+                self._dirty_since = None
+
+    def close(self) -> None:
+        """Write and sync what waits and give the lease back."""
+        if self._closed:
+            return
+        try:
+            self.commit(durable=True)
+        finally:
+            with self._lock:
+                self._closed = True
+                self._wake.notify_all()
+                os.close(self._descriptor)
+            self.lease.release()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        path = self.folder / JOURNAL_NAME
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            good = self._recorded.offset
+            if good == 0:
+                os.ftruncate(descriptor, 0)
+                head = encode_file_header(JOURNAL_FILE, 0, 0)
+                os.write(descriptor, head)
+                self._end = len(head)
+            else:
+                os.ftruncate(descriptor, good)  # a torn tail: its record was never acted on
+                self._end = good
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _write(self, data: bytes) -> None:
+        if self._closed:
+            raise OperantError(f"the journal of {self.folder.name!r} is closed")
+        if not self.lease.is_current():
+            raise OperantError(f"another controller has taken over {self.folder.name!r}; this one stops")
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except BaseException:
+            os.ftruncate(self._descriptor, self._end)
+            raise
+        self._end += len(data)
+        if self._dirty_since is None:
+            self._dirty_since = time.monotonic()
+            self._start_syncer()
+
+    def _start_syncer(self) -> None:
+        if self._syncer is None:
+            self._syncer = threading.Thread(target=self._sync_regularly, name="operant-journal-sync", daemon=True)
+            self._syncer.start()
+        self._wake.notify_all()
+
+    def _sync_regularly(self) -> None:
+        while True:
+            with self._lock:
+                while self._dirty_since is None and not self._closed:
+                    self._wake.wait()
+                if self._closed:
+                    return
+                due = self._dirty_since + GROUP_SECONDS if self._dirty_since is not None else 0.0
+                wait = due - time.monotonic()
+                if wait > 0:
+                    self._wake.wait(wait)
+                    continue
+                descriptor = os.dup(self._descriptor)
+                self._dirty_since = None
+            try:
+                os.fdatasync(descriptor)  # outside the lock: appending goes on while the disk works
+            finally:
+                os.close(descriptor)

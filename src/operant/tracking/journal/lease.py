@@ -1,0 +1,121 @@
+"""One controller at a time: a lock that dies with its holder, and an epoch that fences off whoever held it before."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from operant.errors import OperantError
+from operant.tracking.identity import is_alive, process_identity
+
+__all__ = ["Lease", "LeaseHeldError"]
+
+_NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_held_here: set[str] = set()
+
+
+class LeaseHeldError(OperantError):
+    """Another process is the controller."""
+
+    def __init__(self, folder: Path, holder: dict[str, Any]) -> None:
+        self.holder = holder
+        who = f"process {holder.get('pid', '?')} on host {holder.get('host', '?')}"
+        super().__init__(f"{folder.name!r} is already run by {who}: stop that one first, or wait for it")
+
+
+class Lease:
+    """The right to append to a journal, from :meth:`acquire` to :meth:`release` or the end of the process.
+
+    The lock is a POSIX record lock: the kernel drops it when the process dies, and a forked worker does
+    not inherit it, so an orphan cannot keep a dead controller's search. Where a file system has no
+    locks, the holder's pid, start time and boot id decide; there, a holder on another host is only
+    overruled with ``force``.
+    """
+
+    def __init__(self, folder: Path, descriptor: int, epoch: int) -> None:
+        self.folder = folder
+        self.epoch = epoch
+        self._descriptor = descriptor
+        self._mark = _mark_of(folder)
+
+    @classmethod
+    def acquire(cls, folder: Path, *, force: bool = False) -> Lease:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = str(folder.resolve())
+        earlier = read_lease(folder)
+        if key in _held_here:  # a process's own record locks do not conflict
+            raise LeaseHeldError(folder, earlier)
+        descriptor = os.open(folder / "lease.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            locked = _lock(descriptor)
+            if locked is False:
+                raise LeaseHeldError(folder, read_lease(folder))
+            earlier = read_lease(folder)
+            in_use = not earlier.get("released", True)
+            if locked is None and in_use and not force and is_alive(earlier) is not False:
+                raise LeaseHeldError(folder, earlier)
+            epoch = int(earlier.get("epoch", 0)) + 1
+            _write_lease(folder, {**process_identity(), "epoch": epoch, "released": False})
+        except BaseException:
+            os.close(descriptor)
+            raise
+        _held_here.add(key)
+        return cls(folder, descriptor, epoch)
+
+    def is_current(self) -> bool:
+        """Whether nobody has taken over since (a stopped process may wake up after its lease was taken)."""
+        return _mark_of(self.folder) == self._mark  # asked at every commit, so no file is read
+
+    def release(self) -> None:
+        if self._descriptor < 0:
+            return
+        if self.is_current():
+            _write_lease(self.folder, {**process_identity(), "epoch": self.epoch, "released": True})
+        os.close(self._descriptor)
+        self._descriptor = -1
+        _held_here.discard(str(self.folder.resolve()))
+
+
+def read_lease(folder: Path) -> dict[str, Any]:
+    """Who holds or last held the lease: host, pid, boot, epoch, released; empty when nobody ever did."""
+    try:
+        found = json.loads((folder / "lease.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _mark_of(folder: Path) -> tuple[int, int] | None:
+    """What changes whenever the lease is written: it is a new file each time."""
+    try:
+        stat = os.stat(folder / "lease.json")
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns
+
+
+def _lock(descriptor: int) -> bool | None:
+    """True: ours; False: someone else's; None: this file system has no locks."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        if error.errno in _NO_LOCKS_HERE:
+            return None
+        raise
+    return True
+
+
+def _write_lease(folder: Path, holder: dict[str, Any]) -> None:
+    staged = folder / f".lease-{secrets.token_hex(6)}"
+    with staged.open("x", encoding="utf-8") as stream:
+        json.dump(holder, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    staged.replace(folder / "lease.json")

@@ -1,0 +1,1 @@
+"""What reads runs: whole, in part, while they grow; and what is derived from them."""

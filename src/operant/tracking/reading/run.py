@@ -1,0 +1,248 @@
+"""``Run``: everything one program recorded, read while it still records or long after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from operant.errors import UsageError, nearest
+from operant.tracking.format.blocks import Block
+from operant.tracking.places import check_run_id, find_root, resolve_run_dir
+from operant.tracking.reading.log import RunLog, Segment
+from operant.tracking.reading.points import Points, concatenate, empty_points, split_points
+from operant.tracking.reading.summary import RunSummary
+from operant.tracking.recording.blobs import blob_path
+
+if TYPE_CHECKING:
+    from operant.tracking.reading.pyramid import Chart, Pyramid
+
+__all__ = ["Media", "Point", "Run", "Text"]
+
+
+class Point(NamedTuple):
+    step: int
+    wall: float
+    value: float
+
+
+class Text(NamedTuple):
+    tag: str
+    step: int
+    wall: float
+    text: str
+
+
+class Media(NamedTuple):
+    kind: str
+    """``image``, ``video`` or ``audio``."""
+    tag: str
+    step: int
+    wall: float
+    path: Path
+
+
+class _Chunk(NamedTuple):
+    attempt: int
+    segment: str
+    sequence: int
+    points: Points
+
+
+class Run:
+    """One run, opened by its id.
+
+    >>> run = Run.open("last")
+    >>> run.scalars("return")["value"].max()
+
+    It holds what has been read so far; :meth:`refresh` reads on from there. Points that a resumed
+    program recorded anew hide the ones they supersede; ``superseded=True`` shows those as well.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], run_id: str | None = None) -> None:
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise UsageError(f"there is no run in {str(self.folder)!r}")
+        self._log = RunLog(self.folder)
+        self.summary = RunSummary(run_id or self.folder.name, self._log)
+        self._chunks: dict[str, list[_Chunk]] = {}
+        self._merged: dict[tuple[str, bool], Points] = {}
+        self._pyramids: dict[str, Pyramid] = {}
+        self._records: dict[str, list[dict[str, Any]]] = {}
+        self._orphans = 0
+        self.refresh()
+
+    @classmethod
+    def open(cls, run_id: str, root: str | os.PathLike[str] | None = None) -> Run:
+        """Open a run by id, by the start of an id that only one run has, or ``last``."""
+        found, folder = resolve_run_dir(find_root(root), check_run_id(run_id))
+        return cls(folder, found)
+
+    @property
+    def id(self) -> str:
+        return self.summary.id
+
+    @property
+    def name(self) -> str:
+        return self.summary.name
+
+    @property
+    def status(self) -> str:
+        return self.summary.status
+
+    @property
+    def attempt(self) -> int:
+        return self.summary.attempt
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The settings given to ``add_hparams``."""
+        return self.summary.params
+
+    @property
+    def tags(self) -> list[str]:
+        """The labels of the run."""
+        return self.summary.tags
+
+    @property
+    def scalar_tags(self) -> list[str]:
+        return sorted(self._chunks)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Command, folder, machine, packages and git state of the program."""
+        found: dict[str, Any] = {}
+        for record in (*self._records.get("start", ())[:1], *self._records.get("provenance", ())):
+            found.update({key: value for key, value in record.items() if key not in ("type", "wall")})
+        return found
+
+    @property
+    def damage(self) -> list[str]:
+        """One sentence for every place that could not be read; empty for a healthy run."""
+        found = self._log.damage(growing=self.status in ("RUNNING", "SILENT"))
+        if self._orphans:
+            found.append(f"{self._orphans} points belong to series whose names were damaged")
+        if self.summary.lost_points:
+            found.append(f"{self.summary.lost_points} points were given up while the disk was full")
+        return found
+
+    def refresh(self) -> dict[str, Points]:
+        """Read what was appended since; return the new points by tag."""
+        fresh: dict[str, list[Points]] = {}
+        for segment, item in self._log.poll():
+            if isinstance(item, Block):
+                for tag, points in self._take_points(segment, item):
+                    fresh.setdefault(tag, []).append(points)
+            else:
+                self.summary.fold_record(item)
+                if item["type"] == "attempt":
+                    self._merged.clear()
+                    self._pyramids.clear()
+                self._records.setdefault(item["type"], []).append(item)
+        for tag in fresh:
+            self._merged.pop((tag, False), None)
+            self._merged.pop((tag, True), None)
+        return {tag: concatenate(pieces) for tag, pieces in fresh.items()}
+
+    def scalars(self, tag: str, *, superseded: bool = False) -> Points:
+        """All points of a tag as an array with the fields ``step``, ``wall``, ``value``, in the order they were recorded."""
+        key = (tag, superseded)
+        merged = self._merged.get(key)
+        if merged is None:
+            merged = self._merged[key] = self._merge(self._known(tag), superseded)
+        return merged
+
+    def latest(self, tag: str) -> Point | None:
+        """The last point of a tag, or None when it has none yet."""
+        if tag not in self._chunks:
+            return None
+        points = self.scalars(tag)
+        return Point(*points[-1].item()) if len(points) else None
+
+    def history(self, tag: str) -> list[dict[str, Any]]:
+        """A tag's points as assessors take them: ``{'iteration', 'value', 'created'}``, created in integer milliseconds."""
+        points = self.scalars(tag) if tag in self._chunks else empty_points()
+        created = np.round(points["wall"] * 1000).astype(np.int64)
+        rows = zip(points["step"].tolist(), points["value"].tolist(), created.tolist(), strict=True)
+        return [{"iteration": step, "value": value, "created": at} for step, value, at in rows]
+
+    def chart(self, tag: str, buckets: int = 2000, start: int | None = None, end: int | None = None) -> Chart:
+        """At most ``buckets`` buckets over the steps from ``start`` to ``end``: least, greatest and mean value of each.
+
+        The same data gives the same picture every time, and no extreme is ever left out.
+        """
+        from operant.tracking.reading.pyramid import Pyramid
+
+        points = self.scalars(tag)
+        pyramid = self._pyramids.get(tag)
+        if pyramid is None or not pyramid.grows_into(points):
+            pyramid = self._pyramids[tag] = Pyramid(points)
+        else:
+            pyramid.extend(points)
+        return pyramid.chart(buckets, start, end)
+
+    def text(self, tag: str | None = None) -> list[Text]:
+        return [Text(one["tag"], one["step"], one["wall"], one["text"]) for one in self._of("text", tag)]
+
+    def media(self, tag: str | None = None) -> list[Media]:
+        return [
+            Media(one["media"], one["tag"], one["step"], one["wall"], blob_path(self.folder, one["blob"]["name"]))
+            for one in self._of("media", tag)
+        ]
+
+    def histograms(self, tag: str | None = None) -> list[dict[str, Any]]:
+        return list(self._of("histogram", tag))
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files kept with ``add_file``: name and where its content lies."""
+        return {one["name"]: blob_path(self.folder, one["blob"]["name"]) for one in self._of("file", None)}
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        """Everything recorded under one record type of ``docs/format.md``."""
+        return list(self._records.get(kind, ()))
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r}, {self.status}, {len(self._chunks)} scalar tags)"
+
+    def _of(self, kind: str, tag: str | None) -> Iterator[dict[str, Any]]:
+        return (one for one in self._records.get(kind, ()) if tag is None or one["tag"] == tag)
+
+    def _known(self, tag: str) -> str:
+        if tag not in self._chunks:
+            raise UsageError(f"run {self.id} has no scalar {tag!r}{nearest(str(tag), self._chunks)}")
+        return tag
+
+    def _take_points(self, segment: Segment, block: Block) -> Iterator[tuple[str, Points]]:
+        for number, points in split_points(block):
+            tag = segment.names.get(number)
+            if tag is None:
+                self._orphans += len(points)
+                continue
+            chunk = _Chunk(segment.attempt, segment.name, block.sequence, points)
+            self._chunks.setdefault(tag, []).append(chunk)
+            yield tag, points
+
+    def _merge(self, tag: str, superseded: bool) -> Points:
+        chunks = sorted(self._chunks[tag], key=lambda chunk: chunk[:3])
+        merged: list[Points] = []
+        for attempt in sorted({chunk.attempt for chunk in chunks}):
+            of_attempt = [chunk for chunk in chunks if chunk.attempt == attempt]
+            points = concatenate([chunk.points for chunk in of_attempt])
+            if len({chunk.segment[:20] for chunk in of_attempt}) > 1:
+                # Several processes wrote this tag: their own clocks order what no sequence number can.
+                points = points[np.argsort(points["wall"], kind="stable")]
+            if not superseded:
+                points = self._visible(points, attempt)
+            merged.append(points)
+        return concatenate([points for points in merged if len(points)])
+
+    def _visible(self, points: Points, attempt: int) -> Points:
+        later = [step for number, step in self.summary.resumes.items() if number > attempt]
+        if None in later:
+            return points[:0]
+        limits = [step for step in later if step is not None]
+        return points[points["step"] <= min(limits)] if limits else points

@@ -1,0 +1,154 @@
+"""What a run is, without its points: name, status, attempts, settings, the last value of each series.
+
+A summary can be stored as JSON and gone on with later, so a list of thousands of runs reads only what
+was appended since. It needs numpy only where new points came.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from operant.tracking.format.blocks import Block
+from operant.tracking.identity import is_alive
+from operant.tracking.reading.log import RunLog, Segment
+
+__all__ = ["RunSummary", "SeriesSummary", "summarize"]
+
+SILENT_SECONDS = 150.0  # five missed signs of life
+
+
+@dataclass
+class SeriesSummary:
+    count: int = 0
+    last_step: int = 0
+    last_wall: float = float("-inf")
+    last_value: float = 0.0
+
+
+@dataclass
+class RunSummary:
+    id: str
+    log: RunLog
+    name: str = ""
+    tags: list[str] = field(default_factory=list)
+    params: dict[str, Any] = field(default_factory=dict)
+    started: float | None = None
+    command: list[str] = field(default_factory=list)
+    resumes: dict[int, int | None] = field(default_factory=dict)
+    """For each attempt after the first: the step it went on from (None: from the start)."""
+    series: dict[str, SeriesSummary] = field(default_factory=dict)
+    lost_points: int = 0
+
+    @property
+    def attempt(self) -> int:
+        return max([1, *self.resumes, *(one.attempt for one in self.log.segments.values())])
+
+    @property
+    def main(self) -> Segment | None:
+        """The segment whose end is the run's end: the last file of the latest attempt's main process."""
+        segments = self.log.segments.values()
+        mains = [one for one in segments if one.role == "main"] or list(segments)
+        return max(mains, key=lambda one: (one.attempt, one.started, one.name), default=None)
+
+    @property
+    def status(self) -> str:
+        """RUNNING, FINISHED, ERROR, KILLED, or SILENT: on another machine, without a sign of life for minutes."""
+        main = self.main
+        if main is None:
+            return "RUNNING"
+        if main.end is not None:
+            return str(main.end["status"])
+        alive = is_alive(main.process)
+        if alive is None:
+            return "SILENT" if time.time() - main.mtime > SILENT_SECONDS else "RUNNING"
+        return "RUNNING" if alive else "KILLED"
+
+    @property
+    def ended(self) -> float | None:
+        """When it ended by its own word, or was last heard of if it was killed."""
+        main = self.main
+        if main is None:
+            return None
+        if main.end is not None:
+            return float(main.end["wall"])
+        return max(one.mtime for one in self.log.segments.values()) if self.status == "KILLED" else None
+
+    @property
+    def error(self) -> str | None:
+        main = self.main
+        return main.end.get("error") if main is not None and main.end is not None else None
+
+    def update(self) -> bool:
+        """Fold in what was appended since; return whether anything was."""
+        changed = False
+        for segment, item in self.log.poll():
+            changed = True
+            if isinstance(item, Block):
+                self._fold_points(segment, item)
+            else:
+                self.fold_record(item)
+        return changed
+
+    def fold_record(self, record: dict[str, Any]) -> None:
+        match record.get("type"):
+            case "start":
+                if record["role"] == "main" and not self.command:
+                    self.name = record["name"]
+                    self.command = record.get("command", [])
+                self.name = self.name or record["name"]
+                self.started = min(self.started or record["wall"], record["wall"])
+                self._add_tags(record.get("tags", ()))
+            case "attempt":
+                self.resumes[record["attempt"]] = record["resumed_from"]
+            case "hparams":
+                self.params.update(record["params"])
+            case "tags":
+                self._add_tags(record.get("add", ()))
+                self.tags = [tag for tag in self.tags if tag not in record.get("remove", ())]
+            case "lost":
+                self.lost_points += record["points"]
+
+    def _add_tags(self, tags: Any) -> None:
+        self.tags += [tag for tag in tags if tag not in self.tags]
+
+    def _fold_points(self, segment: Segment, block: Block) -> None:
+        from operant.tracking.reading.points import split_points
+
+        for number, points in split_points(block):
+            tag = segment.names.get(number)
+            if tag is None:
+                continue
+            series = self.series.setdefault(tag, SeriesSummary())
+            series.count += len(points)
+            step, wall, value = points[-1].item()
+            if wall >= series.last_wall:
+                series.last_step, series.last_wall, series.last_value = step, wall, value
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in ("id", "name", "tags", "params", "started", "command")},
+            "lost_points": self.lost_points,
+            "resumes": sorted(self.resumes.items()),
+            "series": {tag: list(vars(one).values()) for tag, one in self.series.items()},
+            "log": self.log.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, folder: Path, state: dict[str, Any]) -> RunSummary:
+        state = {
+            **state,
+            "log": RunLog.from_json(folder, state["log"]),
+            "resumes": dict(map(tuple, state["resumes"])),
+            "series": {tag: SeriesSummary(*numbers) for tag, numbers in state["series"].items()},
+        }
+        return cls(**state)
+
+
+def summarize(folder: Path, run_id: str) -> RunSummary:
+    """The summary of the run in ``folder``, read from its segments."""
+    summary = RunSummary(run_id, RunLog(folder))
+    summary.update()
+    return summary

@@ -1,0 +1,1 @@
+"""What a program calls to record its run."""
