@@ -157,9 +157,7 @@ class SegmentWriter:
         self._pending_bytes = sum(len(one.payload) for one in self._pending)
 
     def _append(self, pending: list[_Pending]) -> None:
-        data = b"".join(
-            encode_block(one.kind, self._sequence + i, one.payload) for i, one in enumerate(pending)
-        )
+        data = b"".join(encode_block(one.kind, self._sequence + i, one.payload) for i, one in enumerate(pending))
         try:
             _write_all(self._file, data)
         except BaseException:

@@ -189,7 +189,13 @@ class Run:
 
     def media(self, tag: str | None = None) -> list[Media]:
         return [
-            Media(one["media"], one["tag"], one["step"], one["wall"], blob_path(self.folder, one["blob"]["name"]))
+            Media(
+                one["media"],
+                one["tag"],
+                one["step"],
+                one["wall"],
+                blob_path(self.folder, one["blob"]["name"]),
+            )
             for one in self._of("media", tag)
         ]
 

@@ -88,7 +88,12 @@ class ClassicCalls:
 
     @_tensorboard_names()
     def add_figure(
-        self, tag: str, figure: Any, step: int | None = None, close: bool = True, walltime: float | None = None
+        self,
+        tag: str,
+        figure: Any,
+        step: int | None = None,
+        close: bool = True,
+        walltime: float | None = None,
     ) -> None:
         """Record a Matplotlib figure; it is closed unless ``close=False``."""
         data = media.figure_png(figure)
@@ -221,7 +226,13 @@ class ClassicCalls:
 
     @_tensorboard_names()
     def add_embedding(
-        self, mat: Any, metadata: Any = None, label_img: Any = None, step: int | None = None, tag: str = "default", **_: Any
+        self,
+        mat: Any,
+        metadata: Any = None,
+        label_img: Any = None,
+        step: int | None = None,
+        tag: str = "default",
+        **_: Any,
     ) -> None:
         """Keep an embedding's matrix and labels as an ``.npz`` file of the run."""
         labels = {} if metadata is None else {"metadata": as_array([str(one) for one in metadata])}
@@ -235,7 +246,9 @@ class ClassicCalls:
         """Keep a mesh as an ``.npz`` file of the run."""
         given = {"vertices": vertices, "colors": colors, "faces": faces}
         self._keep_arrays(
-            f"mesh/{as_tag(tag)}", step, **{name: as_array(one) for name, one in given.items() if one is not None}
+            f"mesh/{as_tag(tag)}",
+            step,
+            **{name: as_array(one) for name, one in given.items() if one is not None},
         )
 
     @_tensorboard_names()

@@ -72,9 +72,7 @@ def encode_png(pixels: Pixels) -> bytes:
 def encode_gif(frames: list[Pixels], fps: float) -> bytes:
     if not fps > 0:
         raise UsageError(f"fps must be positive, got {fps}")
-    return _save(
-        frames, "GIF", save_all=True, duration=max(20, round(1000 / fps)), loop=0, disposal=1, optimize=False
-    )
+    return _save(frames, "GIF", save_all=True, duration=max(20, round(1000 / fps)), loop=0, disposal=1, optimize=False)
 
 
 def encode_wav(sound: Any, sample_rate: int) -> bytes:

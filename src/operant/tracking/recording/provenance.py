@@ -63,7 +63,12 @@ def _git(folder: Path, *words: str) -> bytes | None:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
         done = subprocess.run(
-            command, capture_output=True, timeout=GIT_SECONDS, env=environment, stdin=subprocess.DEVNULL, check=False
+            command,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

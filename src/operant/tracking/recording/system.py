@@ -8,7 +8,11 @@ from typing import Any
 
 __all__ = ["SystemSampler"]
 
-_GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
+_GPU_QUERY = (
+    "nvidia-smi",
+    "--query-gpu=utilization.gpu,memory.used,memory.total",
+    "--format=csv,noheader,nounits",
+)
 
 
 class SystemSampler:
