@@ -84,7 +84,7 @@ _read_float = struct.Struct("<f").unpack_from
 
 
 class EventDecoder:
-    """Decodes the events of one file, in order: only the first value of a tag need say which plugin it is for."""
+    """Decodes the events of one file, in order: only the first value of a tag need name its plugin."""
 
     def __init__(self) -> None:
         self._plugins: dict[str, str] = {}
@@ -101,8 +101,8 @@ class EventDecoder:
     def _plain_scalar(self, payload: bytes) -> ScalarEvent | None:
         """An event with one simple_value, in the order of PyTorch, tensorboardX and TensorFlow, or in ours.
 
-        Nearly every event is one. Besides its numbers it holds `summary { value { tag` with their lengths, the
-        same bytes each time: they are taken apart once, and after that cost one look-up.
+        Nearly every event is one. Besides its numbers it holds `summary { value { tag` with their lengths,
+        the same bytes each time: they are taken apart once, and after that cost one look-up.
         """
         size = len(payload)
         if size < 20:
@@ -254,10 +254,8 @@ def _histogram(message: bytes, tag: str, step: int, wall: float) -> HistogramEve
     counts = _numbers(b"".join(count_parts), np.dtype("<f8"))
     if len(limits) != len(counts):
         raise WireError(f"a histogram has {len(limits)} limits for {len(counts)} counts")
-    if len(counts) > 1 and counts[0] == 0:
-        counts = counts[
-            1:
-        ]  # its limit is the left edge of the bin after it: how writers keep the leftmost edge
+    if len(counts) and counts[0] == 0:
+        counts = counts[1:]  # its limit is the left edge of the next bin: how writers keep the leftmost edge
     elif len(counts):
         limits = np.concatenate(([min(lowest, limits[0])], limits))
     if len(limits):
@@ -271,9 +269,8 @@ def _tensor_events(message: bytes, plugin: str, tag: str, step: int, wall: float
     dtype, strings, numbers = _tensor(message)
     if dtype == _DT_STRING:
         if plugin == "text":
-            return [
-                TextEvent(tag, step, wall, "\n".join(s.decode("utf-8", errors="replace") for s in strings))
-            ]
+            text = b"\n".join(strings).decode("utf-8", errors="replace")
+            return [TextEvent(tag, step, wall, text)]
         if plugin == "images" and len(strings) > 2:
             width, height = _decimal(strings[0]), _decimal(strings[1])
             images = strings[2:]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,8 +47,8 @@ _SIMPLE_VALUE_KEY = b"\x15"  # Summary.Value.simple_value, 4 bytes
 class EventFileWriter:
     """One new `events.out.tfevents.<secs>.<host>` file in `folder`; not for use by several threads at once.
 
-    `wall` is when the file counts as begun (now, unless given); it is in the file's name, by which TensorBoard
-    orders the files of a run. A name that is taken gets a number at its end.
+    `wall` is when the file counts as begun (now, unless given); it is in the file's name, by which
+    TensorBoard orders the files of a run. A name that is taken gets a number at its end.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, wall: float | None = None) -> None:
@@ -182,9 +182,9 @@ def _column(name: str, values: ArrayLike, dtype: type[_Number]) -> NDArray[_Numb
     if column.ndim != 1:
         raise ValueError(f"{name} has {column.ndim} dimensions; a column of numbers has one")
     # `same_kind` lets int become float but no float an int: a step of 1.5 is a mistake, not step 1.
-    return np.ascontiguousarray(
-        column.astype(dtype, casting="same_kind" if column.size else "unsafe", copy=False)
-    )
+    if column.size and not np.can_cast(column.dtype, dtype, casting="same_kind"):
+        raise ValueError(f"{name} are {column.dtype}; they must be {np.dtype(dtype)}, or fit into it")
+    return np.ascontiguousarray(column, dtype=dtype)
 
 
 def _tagged(tag: str) -> bytes:
@@ -213,8 +213,8 @@ def _scalar_records(
 ) -> memoryview:
     """The records of a block of points, all of one length, so that numpy fills them column by column.
 
-    The order inside an event is free in protobuf. What varies stands at its end, where its part of the checksum
-    does not depend on the tag: `summary { value { tag, simple_value } }, step, wall_time`.
+    The order inside an event is free in protobuf. What varies stands at its end, where its part of the
+    checksum does not depend on the tag: `summary { value { tag, simple_value } }, step, wall_time`.
     """
     step_width = _varint_width(steps)
     tail_width = 4 + 1 + step_width + 1 + 8

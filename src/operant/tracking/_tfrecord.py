@@ -1,8 +1,8 @@
 """The two layers under a TensorBoard event file: checksummed records, and protobuf's wire format.
 
 A record is `length: u64 | crc of length: u32 | payload | crc of payload: u32`, all little-endian.
-The crc is a masked crc32c, which neither the standard library nor numpy has: it is computed here by vectorised
-table look-ups.
+The crc is a masked crc32c. Neither the standard library nor numpy has one, so it is computed here
+by vectorised table look-ups.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 HEADER_SIZE = 12
 FOOTER_SIZE = 4
-LONGEST_ROW = (
-    512  # bytes; longer messages are cut into rows of this length, which bounds the tables to 512 kB
-)
+LONGEST_ROW = 512  # bytes; longer messages are cut into such rows, which bounds the tables to 512 kB
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed
 _MASK_DELTA = 0xA282EAD8
@@ -72,7 +70,7 @@ def _distance_tables() -> NDArray[np.uint32]:
 def _linear_part(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """For each row, what its bytes add to the register.
 
-    A look-up takes 1.4 ns, in a table for one byte as in one for two. Two at a time would spare half of the about
+    A look-up takes 1.4 ns, in a table for one byte as in one for two. Two at a time would spare half of the
     20 look-ups of a written point, a seventh of its cost, for tables of 256 kB each: the plain form stays.
     """
     tables = _distance_tables()
@@ -95,7 +93,7 @@ def crc32c(data: bytes) -> int:
     register = _shift_in(register, data[:head])
     if head < len(data):
         rows = np.frombuffer(data, dtype=np.uint8, offset=head).reshape(-1, LONGEST_ROW)
-        # The register before a row adds to the one after it as if it were XORed into the row's first four bytes.
+        # The register before a row acts on the one after it as if XORed into the row's first four bytes.
         moved = _distance_tables()[-1:-5:-1].tolist()
         for added in _linear_part(rows).tolist():
             register = (
@@ -170,10 +168,6 @@ def double_field(number: int, value: float) -> bytes:
     return varint(number << 3 | FIXED64) + struct.pack("<d", value)
 
 
-def float_field(number: int, value: float) -> bytes:
-    return varint(number << 3 | FIXED32) + struct.pack("<f", value)
-
-
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The unsigned 64-bit value that begins at `at`, and where it ends."""
     value = shift = 0
@@ -194,7 +188,7 @@ def signed(value: int, bits: int = 64) -> int:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Each field as `(number, wire type, varint, bytes)`; of the last two, its wire type says which is set."""
+    """Each field as `(number, wire type, varint, bytes)`; the wire type tells which of the two is set."""
     at = 0
     end = len(message)
     while at < end:
