@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operant.tracking import _tfrecord
-from operant.tracking._tfevents_read import (
+from operant.tracking.exchange import tfrecord
+from operant.tracking.exchange.tfevents_read import (
     EventFileReader,
     HistogramEvent,
     HparamsEvent,
@@ -25,7 +25,7 @@ from operant.tracking._tfevents_read import (
     find_event_files,
     run_name,
 )
-from operant.tracking._tfevents_write import EventFileWriter
+from operant.tracking.exchange.tfevents_write import EventFileWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations inside TensorBoard and what it imports
@@ -65,7 +65,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def frames(*events: Any) -> bytes:
-    return b"".join(_tfrecord.record(event.SerializeToString()) for event in events)
+    return b"".join(tfrecord.record(event.SerializeToString()) for event in events)
 
 
 def read(path: Path) -> list[Any]:
@@ -82,23 +82,23 @@ def read(path: Path) -> list[Any]:
 @pytest.mark.parametrize("size", [0, 1, 8, 63, 511, 512, 513, 2047, 2048, 2049, 5000])
 def test_checksum_of_one_message_is_tensorboards(size: int) -> None:
     data = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8).tobytes()
-    assert _tfrecord.mask(_tfrecord.crc32c(data)) == masked_crc32c(data)
+    assert tfrecord.mask(tfrecord.crc32c(data)) == masked_crc32c(data)
 
 
 @pytest.mark.parametrize("width", [1, 24, 57, 512])
 def test_checksums_of_rows_are_tensorboards(width: int) -> None:
     rows = np.random.default_rng(width).integers(0, 256, (20, width), dtype=np.uint8)
-    alone = _tfrecord.mask_array(_tfrecord.crc32c_of_rows(rows))
-    prefixed = _tfrecord.mask_array(_tfrecord.crc32c_with_prefix(b"loss", rows))
+    alone = tfrecord.mask_array(tfrecord.crc32c_of_rows(rows))
+    prefixed = tfrecord.mask_array(tfrecord.crc32c_with_prefix(b"loss", rows))
     assert alone.tolist() == [masked_crc32c(row.tobytes()) for row in rows]
     assert prefixed.tolist() == [masked_crc32c(b"loss" + row.tobytes()) for row in rows]
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints_round_trip(value: int) -> None:
-    encoded = _tfrecord.varint(value)
-    unsigned, end = _tfrecord.read_varint(encoded, 0)
-    assert (_tfrecord.signed(unsigned), end) == (value, len(encoded))
+    encoded = tfrecord.varint(value)
+    unsigned, end = tfrecord.read_varint(encoded, 0)
+    assert (tfrecord.signed(unsigned), end) == (value, len(encoded))
 
 
 # --- what we write, TensorBoard reads ---------------------------------------------------------------------

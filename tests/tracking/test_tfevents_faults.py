@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operant.tracking import _tfevents_read, _tfrecord
-from operant.tracking._tfevents_decode import EventDecoder
-from operant.tracking._tfevents_read import EventFileReader, HparamsEvent, ScalarEvent, find_event_files
-from operant.tracking._tfevents_write import EventFileWriter
+from operant.tracking.exchange import tfevents_read, tfrecord
+from operant.tracking.exchange.tfevents_decode import EventDecoder
+from operant.tracking.exchange.tfevents_read import EventFileReader, HparamsEvent, ScalarEvent, find_event_files
+from operant.tracking.exchange.tfevents_write import EventFileWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations inside TensorBoard and what it imports
@@ -115,7 +115,7 @@ def test_a_file_that_shrinks_is_damaged(tmp_path: Path) -> None:
 
 
 def test_records_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tfevents_read, "_CHUNK", 64)
+    monkeypatch.setattr(tfevents_read, "_CHUNK", 64)
     sample_file(tmp_path)
     chunked = read(find_event_files(tmp_path)[0])
     monkeypatch.undo()
@@ -125,13 +125,13 @@ def test_records_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_huge_lengths_are_never_allocated(tmp_path: Path) -> None:
     path = write_points(tmp_path, "x", [1], [0], [0])
     with path.open("ab") as file:
-        file.write(_tfrecord.record_header(2**63) + b"abc")
+        file.write(tfrecord.record_header(2**63) + b"abc")
     reader = EventFileReader(path)
     assert len(reader.poll()) == 1
     assert reader.damage is None
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:  # a terabyte that exists, as a hole
-        file.write(_tfrecord.record_header(2**40))
+        file.write(tfrecord.record_header(2**40))
         file.truncate(2**40 + 16)
         file.seek(0, 2)
         file.write(path.read_bytes())
@@ -186,7 +186,7 @@ def test_hostile_events_behind_right_checksums(tmp_path: Path, sample: bytes, da
     for _ in range(data.draw(st.integers(1, 4))):
         event[data.draw(st.integers(0, len(event) - 1))] = data.draw(st.integers(0, 255))
     records = [bytes(event), data.draw(st.binary(max_size=60)), payloads[1]]
-    (tmp_path / "x").write_bytes(b"".join(map(_tfrecord.record, records)))
+    (tmp_path / "x").write_bytes(b"".join(map(tfrecord.record, records)))
     reader = EventFileReader(tmp_path / "x")
     assert reader.poll()[-1] == ScalarEvent("loss", 0, 0.0, 0.0)
     assert reader.damage is None
@@ -201,7 +201,7 @@ def test_the_short_way_for_scalars_agrees_with_protobuf(data: st.DataObject) -> 
     )
     summary = event.SerializeToString()
     wall = b"\x09" + struct.pack("<d", data.draw(st.floats()))
-    step = b"\x10" + _tfrecord.varint(data.draw(st.integers(-9, 2**40)))
+    step = b"\x10" + tfrecord.varint(data.draw(st.integers(-9, 2**40)))
     # As others write it, without a step of 0, and as we write it.
     orders = [wall + step + summary, wall + summary, summary + step + wall]
     changed = bytearray(data.draw(st.sampled_from(orders)))
@@ -210,7 +210,7 @@ def test_the_short_way_for_scalars_agrees_with_protobuf(data: st.DataObject) -> 
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     try:
         scalar = EventDecoder()._plain_scalar(bytes(changed))
-    except _tfrecord.WireError:
+    except tfrecord.WireError:
         with pytest.raises(DecodeError):
             event_pb2.Event.FromString(bytes(changed))
         return

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from operant.tracking._tfevents_decode import (
+from operant.tracking.exchange.tfevents_decode import (
     Event,
     EventDecoder,
     HistogramEvent,
@@ -20,7 +20,7 @@ from operant.tracking._tfevents_decode import (
     ScalarEvent,
     TextEvent,
 )
-from operant.tracking._tfrecord import (
+from operant.tracking.exchange.tfrecord import (
     FOOTER_SIZE,
     HEADER_SIZE,
     LONGEST_ROW,

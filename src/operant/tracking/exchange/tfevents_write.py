@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from operant.tracking._tfrecord import (
+from operant.tracking.exchange.tfrecord import (
     FOOTER_SIZE,
     bytes_field,
     crc32c_with_prefix,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from operant.tracking._tfrecord import BYTES, FIXED32, FIXED64, VARINT, WireError, fields, read_varint, signed
+from operant.tracking.exchange.tfrecord import BYTES, FIXED32, FIXED64, VARINT, WireError, fields, read_varint, signed
 
 
 class ScalarEvent(NamedTuple):
