@@ -129,9 +129,7 @@ def test_blocks_and_padded_steps_are_read_alike_by_tensorboard_and_by_us(tmp_pat
     walls, values = 1e9 + rng.random(count), rng.normal(size=count)
     path = write_points(tmp_path, "x" * 200, steps, walls, values)
 
-    expected = list(
-        zip(steps.tolist(), walls.tolist(), values.astype(np.float32).astype(float).tolist(), strict=True)
-    )
+    expected = list(zip(steps.tolist(), walls.tolist(), values.astype(np.float32).astype(float).tolist(), strict=True))
     assert [(e.step, e.wall, e.value) for e in read(path)] == expected
     theirs = accumulate(tmp_path).Scalars("x" * 200)
     assert [(e.step, e.wall_time, e.value) for e in theirs] == expected
@@ -175,9 +173,7 @@ def test_tensorboard_reads_our_text_images_and_histograms(tmp_path: Path) -> Non
     assert (content.bucket_limit, content.bucket) == ([-1, 0, 1, 2], [0, 4, 0, 6])
 
     migrated = accumulate(tmp_path, migrated=True)
-    plugins = {
-        tag: migrated.SummaryMetadata(tag).plugin_data.plugin_name for tag in ("note", "frame", "weights")
-    }
+    plugins = {tag: migrated.SummaryMetadata(tag).plugin_data.plugin_name for tag in ("note", "frame", "weights")}
     assert plugins == {"note": "text", "frame": "images", "weights": "histograms"}
     bins = tensor_util.make_ndarray(migrated.Tensors("weights")[0].tensor_proto)
     assert same(bins, np.array([[-0.9, 0, 4], [0, 1, 0], [1, 1.8, 6]], dtype=np.float32))
@@ -350,9 +346,7 @@ def test_we_read_pytorchs_hparams_and_new_style_scalars(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_scalar("single", 0.1, 7, walltime=1.5, new_style=True)
         writer.add_scalar("double", 0.1, 8, walltime=2.5, new_style=True, double_precision=True)
-        writer.add_hparams(
-            {"lr": 0.1, "batch": 64, "agent": "dqn", "double": True}, {"score": 1.0}, run_name="hp"
-        )
+        writer.add_hparams({"lr": 0.1, "batch": 64, "agent": "dqn", "double": True}, {"score": 1.0}, run_name="hp")
     main, hparams_file = find_event_files(tmp_path)
     assert read(main) == [ScalarEvent("single", 7, 1.5, float32(0.1)), ScalarEvent("double", 8, 2.5, 0.1)]
     assert run_name(tmp_path, hparams_file) == "a/hp"
@@ -390,9 +384,7 @@ def test_scalars_in_tensors(tmp_path: Path, tensor: Any, plugin: str) -> None:
 def test_new_style_summaries_and_plugins_named_only_once(tmp_path: Path) -> None:
     first, second, many = (event_pb2.Event(wall_time=float(i), step=i) for i in range(3))
     for event, text in ((first, b"one"), (second, b"two")):
-        event.summary.value.add(
-            tag="note", tensor=tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[text])
-        )
+        event.summary.value.add(tag="note", tensor=tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[text]))
     first.summary.value[0].metadata.plugin_data.plugin_name = "text"
     many.summary.value.extend(scalar_pb("loss", 0.5).value)
     many.summary.value.extend(histogram_pb("weights", [1.0, 2.0, 2.0, 5.0], buckets=4).value)
@@ -413,9 +405,7 @@ def test_new_style_summaries_and_plugins_named_only_once(tmp_path: Path) -> None
     assert same(weights.edges, [1, 2, 3, 4, 5])
     assert same(weights.counts, [1, 2, 0, 1])
     assert len(nothing.edges) == len(nothing.counts) == 0
-    assert images == [
-        ImageEvent(t, 2, 2.0, b, 5, 4) for t, b in (("one", b"a"), ("two/0", b"a"), ("two/1", b"b"))
-    ]
+    assert images == [ImageEvent(t, 2, 2.0, b, 5, 4) for t, b in (("one", b"a"), ("two/0", b"a"), ("two/1", b"b"))]
     assert classic == ScalarEvent("classic", 2, 2.0, 2.0)
 
 

@@ -140,9 +140,7 @@ def test_huge_lengths_are_never_allocated(tmp_path: Path) -> None:
     assert reader.skipped == 1
 
 
-HOSTILE = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+HOSTILE = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        print(f"operant: there is no command {name!r}{nearest(name, COMMANDS)}; `operant --help` lists them", file=sys.stderr)
+        print(
+            f"operant: there is no command {name!r}{nearest(name, COMMANDS)}; `operant --help` lists them",
+            file=sys.stderr,
+        )
         return 2
     module = importlib.import_module(f"operant.cli.{COMMANDS[name]}")
     parser = argparse.ArgumentParser(prog=f"operant {name}", description=module.__doc__)
@@ -52,7 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _overview() -> str:
-    lines = ["Operant: train, search, scale and watch reinforcement-learning experiments.", "", "usage: operant COMMAND …", ""]
+    lines = [
+        "Operant: train, search, scale and watch reinforcement-learning experiments.",
+        "",
+        "usage: operant COMMAND …",
+        "",
+    ]
     for name, module in COMMANDS.items():
         text = importlib.import_module(f"operant.cli.{module}").__doc__ or ""
         lines.append(f"  {name:<20}{text.strip().splitlines()[0]}")

@@ -18,7 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="")
     show = actions.add_parser("show", help="show one run: what it is, its settings, its scalars")
     show.add_argument("id", help="the run's id, the start of it, or `last`")
-    show.add_argument("--scalar", action="store_true", help="every scalar: points, last, least and greatest value, shape")
+    show.add_argument(
+        "--scalar", action="store_true", help="every scalar: points, last, least and greatest value, shape"
+    )
     _common(show, default=argparse.SUPPRESS)
     show.set_defaults(action=_show)
 
@@ -43,7 +45,9 @@ def _list(args: argparse.Namespace) -> int:
         if (args.status is None or row.status == args.status.upper()) and set(args.tag) <= set(row.tags)
     ][: args.last]
     if args.json:
-        print(json.dumps([{**vars(row), "started": iso(row.started), "ended": iso(row.ended)} for row in rows], indent=1))
+        print(
+            json.dumps([{**vars(row), "started": iso(row.started), "ended": iso(row.ended)} for row in rows], indent=1)
+        )
     elif rows:
         cells = [
             (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
@@ -97,11 +101,10 @@ def _show(args: argparse.Namespace) -> int:
             print(f"  {clean(name)} = {clean(json.dumps(value))}")
     print(f"\nscalars ({len(scalars)})")
     shown = scalars if args.scalar else dict(list(scalars.items())[:20])
-    cells = [
-        (tag, str(one["points"]), str(one["step"]), f"{one['last']:.6g}", f"{one['least']:.6g}", f"{one['greatest']:.6g}",
-         sparkline(one["shape"]))
-        for tag, one in shown.items()
-    ]  # fmt: skip
+    cells = []
+    for tag, one in shown.items():
+        numbers = [f"{one[name]:.6g}" for name in ("last", "least", "greatest")]
+        cells.append((tag, str(one["points"]), str(one["step"]), *numbers, sparkline(one["shape"])))
     if cells:
         print_table(("TAG", "POINTS", "STEP", "LAST", "LEAST", "GREATEST", "SHAPE"), cells)
     if len(shown) < len(scalars):

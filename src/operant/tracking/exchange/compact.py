@@ -91,7 +91,9 @@ def compact_run(folder: Path) -> tuple[int, int]:
     for segment, item in log.poll():
         _sort_into(parts.setdefault(segment.name, [_Part()]), segment, item)
     if log.damage(growing=True):  # a torn tail is no loss: it never was a whole block
-        raise UsageError(f"run {summary.id} has damaged blocks: it is left as it is, so that nothing of it is thrown away")
+        raise UsageError(
+            f"run {summary.id} has damaged blocks: it is left as it is, so that nothing of it is thrown away"
+        )
     target = _CompactFile(folder)
     try:
         for name, of_segment in parts.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from operant.errors import UsageError
@@ -70,7 +71,7 @@ def _import_other(event: Event, writer: SummaryWriter) -> None:
             writer.add_image(tag, encoded, step, wall)
         case HistogramEvent():
             edges, counts = [float(edge) for edge in event.edges], [float(count) for count in event.counts]
-            middle = [(low + high) / 2 for low, high in zip(edges, edges[1:], strict=False)]
+            middle = [(low + high) / 2 for low, high in pairwise(edges)]
             writer.add_histogram_raw(
                 event.tag, edges[0], edges[-1], round(sum(counts)),
                 sum(count * at for count, at in zip(counts, middle, strict=True)),

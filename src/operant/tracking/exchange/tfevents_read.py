@@ -85,8 +85,7 @@ class EventFileReader:
             size = os.fstat(file.fileno()).st_size
             if size < self._offset:
                 self.damage = (
-                    f"{self.path} shrank to {size} bytes after {self._offset} had been read; "
-                    "event files only ever grow"
+                    f"{self.path} shrank to {size} bytes after {self._offset} had been read; event files only ever grow"
                 )
             while self.damage is None and self._offset < size:
                 before = self._offset

@@ -87,12 +87,7 @@ class EventFileWriter:
         channels = 3
         if png_bytes.startswith(_PNG_SIGNATURE) and len(png_bytes) > 25:
             channels = _CHANNELS_OF_PNG.get(png_bytes[25], 3)
-        image = (
-            varint_field(1, height)
-            + varint_field(2, width)
-            + varint_field(3, channels)
-            + bytes_field(4, png_bytes)
-        )
+        image = varint_field(1, height) + varint_field(2, width) + varint_field(3, channels) + bytes_field(4, png_bytes)
         self._add_value(_tagged(tag) + bytes_field(4, image), step, wall)
 
     def add_histogram(
@@ -203,9 +198,7 @@ def _hparam(name: str, value: object) -> tuple[int, bytes]:
         return _HPARAM_FLOAT64, double_field(2, float(value))
     if isinstance(value, str):
         return _HPARAM_STRING, text_field(3, value)
-    raise TypeError(
-        f"setting {name!r} is a {type(value).__name__}; TensorBoard knows numbers, text and booleans"
-    )
+    raise TypeError(f"setting {name!r} is a {type(value).__name__}; TensorBoard knows numbers, text and booleans")
 
 
 def _scalar_records(

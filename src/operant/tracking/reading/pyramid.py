@@ -7,7 +7,6 @@ bucket tells the extremes of all points in it, and the same points give the same
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +45,8 @@ class Chart:
         return len(self.count)
 
 
-class _Level(NamedTuple):
+@dataclass
+class _Level:
     """Groups of ``FACTOR ** level`` points each, in the order of steps; the last group may be smaller."""
 
     first_step: Integers
@@ -72,11 +72,12 @@ class _Level(NamedTuple):
             np.add.reduceat(self.odd, starts),
         )
 
-    def __getitem__(self, piece: slice) -> _Level:  # type: ignore[override]
-        return _Level(*(column[piece] for column in self))
+    def part(self, start: int, end: int | None = None) -> _Level:
+        return _Level(**{name: column[start:end] for name, column in vars(self).items()})
 
-    def joined(self, other: _Level) -> _Level:
-        return _Level(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+    @staticmethod
+    def join(*levels: _Level) -> _Level:
+        return _Level(**{name: np.concatenate([getattr(one, name) for one in levels]) for name in vars(levels[0])})
 
 
 class Pyramid:
@@ -110,8 +111,8 @@ class Pyramid:
             if number == 1:
                 fresh = _first_level(self._points[whole * FACTOR :])
             else:
-                fresh = _next_level(levels[-1][slice(whole * FACTOR, None)])
-            levels.append(level[slice(0, whole)].joined(fresh))
+                fresh = _next_level(levels[-1].part(whole * FACTOR))
+            levels.append(_Level.join(level.part(0, whole), fresh))
         self._levels = _raise_levels(levels)
         self._source_length, self._source_last = len(points), points[-1].item()
 
@@ -139,7 +140,7 @@ class Pyramid:
         first, until = -(-low // group), high // group
         head = _ground_level(self._points[low : first * group])
         tail = _ground_level(self._points[until * group : high])
-        whole = head.joined(self._levels[number - 1][slice(first, until)]).joined(tail)
+        whole = _Level.join(head, self._levels[number - 1].part(first, until), tail)
         starts = np.minimum(-(-edges // group), until) - first + len(head.count)
         starts[0] = 0
         return whole.combine(np.unique(starts[starts < len(whole.count)]))
@@ -161,15 +162,13 @@ def _ground_level(points: Points) -> _Level:
     odd = ~np.isfinite(values)
     finite, total = (np.where(odd, np.nan, values), np.where(odd, 0.0, values)) if odd.any() else (values, values)
     ones = np.ones(len(values), np.int64)
-    return _Level(
-        steps, steps, np.ascontiguousarray(points["wall"]), finite, finite, total, ones, odd.astype(np.int64)
-    )
+    return _Level(steps, steps, np.ascontiguousarray(points["wall"]), finite, finite, total, ones, odd.astype(np.int64))
 
 
 def _first_level(points: Points) -> _Level:
     # In pieces: the columns of ground groups would take three times the memory of the points themselves.
     pieces = [_next_level(_ground_level(points[at : at + _PIECE])) for at in range(0, max(len(points), 1), _PIECE)]
-    return _Level(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+    return _Level.join(*pieces)
 
 
 def _next_level(level: _Level) -> _Level:

@@ -17,16 +17,24 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[np.uint8]
 
-__all__ = ["encode_gif", "encode_png", "encode_wav", "figure_png", "frames_from", "picture_format", "pixels_from"]
+__all__ = [
+    "encode_gif",
+    "encode_png",
+    "encode_wav",
+    "figure_png",
+    "frames_from",
+    "picture_format",
+    "pixels_from",
+]
 
 
 def pixels_from(image: Any, layout: str) -> Pixels:
-    """Height x width x channels bytes from any layout made of the letters N, C, H, W; several pictures become a grid."""
+    """Height x width x channels bytes from any layout of the letters N, C, H, W; several pictures become a grid."""
     array = as_array(image)
     layout = layout.upper()
     if len(layout) != array.ndim or set(layout) - set("NCHW") or len(set(layout)) != len(layout):
         raise UsageError(
-            f"image of shape {array.shape} does not fit dataformats={layout!r}: give one letter of N, C, H, W for each axis"
+            f"image of shape {array.shape} does not fit dataformats={layout!r}: one letter of NCHW for each axis"
         )
     if "H" not in layout or "W" not in layout:
         raise UsageError(f"dataformats={layout!r} needs both H and W")
