@@ -19,7 +19,8 @@ def run(args: argparse.Namespace) -> int:
         if wanted and uri != wanted:
             continue
         try:
-            sent = sync_spool(Client(uri, tracking_token()), spool)
+            with Client(uri, tracking_token()) as client:
+                sent = sync_spool(client, spool)
         except ServerAway as error:
             print(f"{uri}: {error}")
             code = 1

@@ -91,13 +91,17 @@ class SegmentWriter:
     def add_records(self, records: list[dict[str, Any]]) -> None:
         self.add(RECORDS, encode_records(records))
 
+    def begin(self) -> None:
+        """Make the file, with its opening records, if there is none yet."""
+        if self._file < 0:
+            self._open_next()
+
     def commit(self) -> bool:
         """Write what waits; return whether there was anything. On an error nothing is half written, all waits on."""
         if not self._pending:
             return False
-        if self._file < 0:
-            self._open_next()
-        elif self._offset > self._limit:
+        self.begin()
+        if self._offset > self._limit:
             self._append([_Pending(RECORDS, encode_records([{"type": "continued"}]), 0)])
             self._seal()
             self._open_next()

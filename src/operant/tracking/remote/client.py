@@ -69,6 +69,12 @@ class Client:
     def send_blob(self, run_id: str, name: str, content: IO[bytes], size: int) -> None:
         self._call("PUT", "blob", {"run": run_id, "name": name}, content, size)
 
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()

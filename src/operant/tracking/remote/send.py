@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.tracking.format.blocks import RECORDS, decode_records
-from operant.tracking.format.segments import SEGMENT_NAME, segment_files
+from operant.tracking.format.segments import segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.identity import is_alive
 from operant.tracking.places import cache_dir, iter_run_dirs
@@ -103,8 +103,11 @@ def _upload_segment(client: Client, run_id: str, upload: _SegmentUpload) -> None
 
 
 def _upload_blob(client: Client, run_id: str, path: Path) -> None:
-    with path.open("rb") as stream:
-        client.send_blob(run_id, path.name, stream, path.stat().st_size)
+    try:
+        with path.open("rb") as stream:
+            client.send_blob(run_id, path.name, stream, path.stat().st_size)
+    except FileNotFoundError:  # sent and removed by `operant sync`
+        pass
 
 
 class Sender:
@@ -201,7 +204,10 @@ class Sender:
         for path in segment_files(self._folder):
             if path.name.startswith(self._writer_id):
                 upload = self._uploads.setdefault(path.name, _SegmentUpload(path))
-                _upload_segment(self._client, self._run_id, upload)
+                try:
+                    _upload_segment(self._client, self._run_id, upload)
+                except FileNotFoundError:  # `operant sync` was quicker
+                    continue
 
     def _clean_up(self) -> None:
         for upload in self._uploads.values():
@@ -224,7 +230,8 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
     uploads = [_SegmentUpload(path) for path in segment_files(folder)]
     for upload in uploads:
         upload.look()
-    left = [upload for upload in uploads if not upload.process or is_alive(upload.process) is False]
+    # What its program has let go of, or can no longer send itself. Should it be sent twice, it is stored once.
+    left = [one for one in uploads if one.sealed or not one.process or is_alive(one.process) is False]
     if not left:
         return not uploads and _remove_if_done(folder)
     known = client.state(run_id)
@@ -240,7 +247,7 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
 
 def _remove_if_done(folder: Path) -> bool:
     """Remove a run's spool when no segment is left in it."""
-    if any(SEGMENT_NAME.fullmatch(path.name) for path in folder.iterdir()):
+    if segment_files(folder):
         return False
     for path in [*(folder / "blobs").glob("*"), folder / ".sync.lock"]:
         path.unlink(missing_ok=True)
@@ -254,7 +261,11 @@ def _remove_if_done(folder: Path) -> bool:
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[bool]:
-    descriptor = os.open(folder / ".sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(folder / ".sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # all sent in the meantime
+        yield False
+        return
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
