@@ -26,7 +26,7 @@ def test_five_lines() -> None:
 
 
 def test_hill_climb_learns() -> None:
-    run_example("tracking/hill_climb.py", "--iterations", "40")
+    run_example("tracking/hill_climb.py", "--iterations", "60", "--seed", "1")
     run = Run.open("last")
     best = run.scalars("best return")["value"]
     assert best[-1] > 3 * best[0]
