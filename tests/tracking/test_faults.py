@@ -309,3 +309,32 @@ def test_late_pages_of_a_network_file_system_are_read_when_they_come() -> None:
     assert run.damage == []
     for tag, points in truth.items():
         assert [(p["step"], p["value"]) for p in run.scalars(tag, superseded=True)] == points
+
+
+def test_records_of_a_hostile_writer_do_no_harm(capsys: pytest.CaptureFixture[str]) -> None:
+    """Right checksums, wrong content: what is not ours is passed over and told, everything else is read."""
+    from operant.cli import main
+    from operant.tracking.format.blocks import POINTS, RECORDS, encode_block
+
+    path, truth = small_run()
+    hostile = [
+        b"not json", b"[" * 100_000, b"3", b'"text"', b'{"type": 3}', b'{"type": "start"}', b'{"type": "text"}',
+        b'{"type": "series", "ids": 3}',
+        b'{"type": "series", "ids": [[1]]}', b'{"type": "attempt", "attempt": "x", "resumed_from": null}',
+        b'{"type": "media", "tag": "a", "step": 0, "wall": 0, "media": "image", "blob": {"name": "../../etc/passwd"}}',
+        b'{"type": "file", "name": "x", "blob": {"name": "/etc/passwd"}}', b'{"type": "file", "blob": 3}',
+        b'{"type": "hparams", "params": 5}', b'{"type": "lost", "points": "many"}', b'{"type": "tags", "add": 7}',
+    ]  # fmt: skip
+    with path.open("ab") as stream:
+        for number, payload in enumerate(hostile, 1000):
+            stream.write(encode_block(RECORDS, number, payload))
+        stream.write(encode_block(POINTS, 2000, b"\x00\x00\x00\x00\xff\xff\xff\xff"))
+        stream.write(encode_block(99, 2001, b"a kind of tomorrow"))
+    run = Run(path.parent)
+    for tag, points in truth.items():
+        assert [(p["step"], p["value"]) for p in run.scalars(tag, superseded=True)] == points
+    assert (run.media(), run.files) == ([], {})
+    assert len(run.text()) == 1
+    assert any("no writer of Operant" in sentence for sentence in run.damage)
+    assert main(["runs"]) == 0
+    assert main(["runs", "show", "last"]) == 0

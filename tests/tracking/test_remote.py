@@ -190,6 +190,20 @@ def test_a_writer_killed_while_sending_is_finished_by_sync(server: Server, tmp_p
     assert spooled(tmp_path) == []
 
 
+def test_a_segment_that_has_only_just_begun_is_left_to_its_program(server: Server, tmp_path: Path) -> None:
+    from operant.tracking.remote.send import spool_root
+
+    folder = spool_root(server.uri) / "runs" / "young"
+    folder.mkdir(parents=True)
+    young = folder / "seg-0123456789abcdef-0000.seg"
+    young.touch()
+    assert main(["sync"]) == 0
+    assert young.exists()
+    os.utime(young, (0, 0))
+    assert main(["sync"]) == 0
+    assert not folder.exists()
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_sends_its_part(server: Server) -> None:
     writer = SummaryWriter("forks", system_metrics=False)

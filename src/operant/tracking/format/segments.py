@@ -17,6 +17,7 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_records,
 )
+from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.places import on_network_filesystem
 
 __all__ = ["SEGMENT_LIMIT", "SEGMENT_NAME", "SegmentWriter", "new_writer_id", "segment_files"]
@@ -112,7 +113,7 @@ class SegmentWriter:
 
     def sync(self) -> None:
         if self._file >= 0 and self._unsynced:
-            os.fdatasync(self._file)
+            sync_data(self._file)
             self._unsynced = False
             self._synced_at = time.monotonic()
 
@@ -140,7 +141,7 @@ class SegmentWriter:
         head = encode_file_header(SEGMENT_FILE, number, self.writer_id)
         head += encode_block(RECORDS, 0, encode_records(self._opening()))
         try:
-            _write_all(descriptor, head)
+            write_all(descriptor, head)
         except BaseException:
             # A header alone says nothing: the next try begins the same file again.
             os.close(descriptor)
@@ -163,7 +164,7 @@ class SegmentWriter:
     def _append(self, pending: list[_Pending]) -> None:
         data = b"".join(encode_block(one.kind, self._sequence + i, one.payload) for i, one in enumerate(pending))
         try:
-            _write_all(self._file, data)
+            write_all(self._file, data)
         except BaseException:
             # Also for a KeyboardInterrupt between two writes: what is not counted in `_offset` must not stay.
             os.ftruncate(self._file, self._offset)
@@ -191,9 +192,3 @@ class SegmentWriter:
             else:
                 kept.append(one)
         self._pending = kept
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -58,6 +58,10 @@ class Client:
         self._token = token
         self._connection: http.client.HTTPConnection | None = None
 
+    @property
+    def address(self) -> str:
+        return self._parts.netloc
+
     def state(self, run_id: str) -> dict[str, Any]:
         return self._call("GET", "state", {"run": run_id})
 
@@ -101,7 +105,7 @@ class Client:
             text = response.read(1 << 20)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ServerAway(f"{self._parts.netloc} does not answer: {error}") from None
+            raise ServerAway(f"{self.address} does not answer: {error}") from None
         try:
             answer = json.loads(text)
         except ValueError:
@@ -110,7 +114,7 @@ class Client:
             answer = {}
         if response.status == 200 or (response.status == 409 and "length" in answer):
             return answer
-        why = f"{self._parts.netloc} answered {response.status}: {answer.get('error', response.reason)}"
+        why = f"{self.address} answered {response.status}: {answer.get('error', response.reason)}"
         if response.status in (408, 429) or response.status >= 500:
             raise ServerAway(why)
         raise RefusedError(why)

@@ -32,6 +32,7 @@ log = logging.getLogger("operant.tracking")
 
 PIECE_BYTES = 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
+NAMELESS_SECONDS = 3600.0
 
 
 def spool_root(uri: str) -> Path:
@@ -82,6 +83,12 @@ class _SegmentUpload:
         with self.path.open("rb") as stream:
             stream.seek(self.sent)
             return stream.read(end - self.sent)
+
+    def is_abandoned(self) -> bool:
+        """Whether its program is dead. One that has not yet said who it is has only just begun, unless long ago."""
+        if self.process:
+            return is_alive(self.process) is False
+        return time.time() - self.path.stat().st_mtime > NAMELESS_SECONDS
 
     def rewind(self, length: int) -> None:
         """The server has less than was thought (it was restored, perhaps): go on from there."""
@@ -157,7 +164,7 @@ class Sender:
             log.warning(
                 "run %s is not all sent to %s; the rest waits in %s, and `operant sync` sends it",
                 self._run_id,
-                self._client._parts.netloc,
+                self._client.address,
                 self._folder,
             )
 
@@ -173,7 +180,7 @@ class Sender:
             try:
                 self._send_all()
                 if self._away_since is not None:
-                    log.warning("%s is back; what waited was sent", self._client._parts.netloc)
+                    log.warning("%s is back; what waited was sent", self._client.address)
                     self._away_since = None
                 pause = FIRST_PAUSE
                 if finishing:
@@ -231,7 +238,7 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
     for upload in uploads:
         upload.look()
     # What its program has let go of, or can no longer send itself. Should it be sent twice, it is stored once.
-    left = [one for one in uploads if one.sealed or not one.process or is_alive(one.process) is False]
+    left = [one for one in uploads if one.sealed or one.is_abandoned()]
     if not left:
         return not uploads and _remove_if_done(folder)
     known = client.state(run_id)
