@@ -10,7 +10,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.tracking.remote.client import Client, ServerAway, tracking_token, tracking_uri
+    from operant.tracking.remote.address import tracking_token, tracking_uri
+    from operant.tracking.remote.client import Client, ServerAway
     from operant.tracking.remote.send import spools, sync_spool
 
     wanted = (args.uri or tracking_uri() or "").rstrip("/")

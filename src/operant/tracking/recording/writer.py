@@ -18,7 +18,7 @@ from operant.tracking.reading.summary import summarize
 from operant.tracking.recording.classic import ClassicCalls
 from operant.tracking.recording.recorder import FLUSH_ROWS, ROW, Recorder
 from operant.tracking.recording.values import STEP_MAX, STEP_MIN, as_array, as_number, as_step, as_tag
-from operant.tracking.remote.client import tracking_uri
+from operant.tracking.remote.address import tracking_uri
 
 __all__ = ["SummaryWriter"]
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
-from operant.errors import OperantError, UsageError
+from operant.errors import OperantError
 
-__all__ = ["Client", "RefusedError", "ServerAway", "tracking_token", "tracking_uri"]
+__all__ = ["Client", "RefusedError", "ServerAway"]
 
 TIMEOUT_SECONDS = 20.0
 
@@ -22,34 +20,6 @@ class ServerAway(OperantError):
 
 class RefusedError(OperantError):
     """The server will not take this, now or later."""
-
-
-def tracking_uri() -> str | None:
-    """``$OPERANT_TRACKING_URI``, checked; None when runs are recorded on this machine."""
-    uri = os.environ.get("OPERANT_TRACKING_URI")
-    if not uri:
-        return None
-    parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-        raise UsageError(f"OPERANT_TRACKING_URI is {uri!r}: it must look like http://host:port")
-    return uri.rstrip("/")
-
-
-def tracking_token() -> str:
-    """The token, from ``$OPERANT_TRACKING_TOKEN`` or the file named by ``$OPERANT_TRACKING_TOKEN_FILE``."""
-    token = os.environ.get("OPERANT_TRACKING_TOKEN")
-    file = os.environ.get("OPERANT_TRACKING_TOKEN_FILE")
-    if not token and file:
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise UsageError(f"OPERANT_TRACKING_TOKEN_FILE {file!r} cannot be read: {error.strerror}") from None
-    if not token:
-        raise UsageError(
-            "OPERANT_TRACKING_URI is set but there is no token: set OPERANT_TRACKING_TOKEN, or "
-            "OPERANT_TRACKING_TOKEN_FILE to a file that holds it (`operant serve` prints which)"
-        )
-    return token
 
 
 class Client:
