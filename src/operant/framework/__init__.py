@@ -12,6 +12,8 @@ from operant.framework.errors import (
     WorkerDied,
 )
 from operant.framework.labels import match_labels
+from operant.framework.parallel.runner import Parallel
+from operant.framework.parallel.standalone import Standalone
 from operant.framework.step_timer import StepTimer
 from operant.framework.task import Task
 
@@ -19,9 +21,11 @@ __all__ = [
     "AuthenticationError",
     "Context",
     "FrameworkError",
+    "Parallel",
     "QueueClosed",
     "RemoteError",
     "SharingWarning",
+    "Standalone",
     "StepTimer",
     "Task",
     "WorkerDied",
