@@ -38,6 +38,7 @@ plain = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(plain)
 def test_plain_data_comes_back_the_same_without_pickle(value: Any) -> None:
     result = round_trip(value)
@@ -122,6 +123,7 @@ def test_garbage_is_refused_or_harmless(data: bytes) -> None:
         pass
 
 
+@settings(max_examples=40)
 @given(plain, st.data())
 def test_a_truncated_message_is_refused(value: Any, data: st.DataObject) -> None:
     layout = BodyLayout()

@@ -81,7 +81,6 @@ class Task:
         self._finish_raised = False
         self._passed = False
         self._closed = False
-        self._tell_others = True
 
         self._stages: list[_Stage] = []
         self._filtered_out: list[Middleware] = []
@@ -185,7 +184,6 @@ class Task:
         """
         steps_before = self._steps_made() if self._restored else 0
         self._restored = {}
-        self._tell_others = end_others
         left = max_step - steps_before
         while left > 0:
             ctx = self._begin_pass()
@@ -239,7 +237,7 @@ class Task:
         return ctx
 
     def stop(self) -> None:
-        """End: wait for what is under way, release threads and the router, tell the others."""
+        """End: wait for what is under way, release threads and the router."""
         if self._closed:
             return
         self._closed = True
@@ -251,8 +249,6 @@ class Task:
                 self._async.close()
             for composite in self._composites:
                 composite.close()
-            if self._tell_others:
-                self.router.raise_finish()
             self.router.detach(self)
 
     def __enter__(self) -> Task:
@@ -275,7 +271,6 @@ class Task:
             self.stop()
             return
         # The error that is under way says more than what a half-finished pass may still report.
-        self._tell_others = False
         try:
             self.stop()
         except Exception as second:
@@ -326,7 +321,7 @@ class Task:
         """Wait for an event and return its ``(args, kwargs)``.
 
         None when the time runs out (or TimeoutError, if that is not ignored), and when finish is raised
-        meanwhile, unless `until_finish` is False.
+        or every other worker has left, unless `until_finish` is False.
         """
         received: list[Arguments] = []
 
@@ -339,7 +334,7 @@ class Task:
         self._events.on(event, deliver, once=True)
         try:
             in_time = self.router.wait_until(
-                lambda: received or (until_finish and self._finish_raised), timeout, f"wait_for {event!r}"
+                lambda: received or (until_finish and self.router.ending), timeout, f"wait_for {event!r}"
             )
         finally:
             self._events.off(event, deliver)
@@ -381,7 +376,7 @@ class Task:
     def receive_event(self, event: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An event of a peer; what a listener raises surfaces at the next sync."""
         try:
-            self._events.emit(event, args, kwargs)
+            self._events.receive(event, args, kwargs)
         except Exception as error:
             error.add_note(f"in a listener of the event {event!r} from another worker")
             self._late_errors.append(error)
@@ -410,6 +405,8 @@ class Task:
         router = self.router
         if router.is_active:
             router.before_pass(ctx)
+            if self._events.keeps_unheard:
+                self._events.forget_unheard()
         for wrapper in self._wrappers:
             if hasattr(wrapper, "before_step"):
                 wrapper.before_step(ctx)

@@ -38,6 +38,7 @@ class EventStream:
         self._inbox: deque[tuple[Link, _Event]] = deque()
         self._has_some = threading.Condition()
         self._open_for = 0
+        self.idle = True  # all that came has been delivered
         self._closing = False
         self._ahead: dict[Link, int] = {}
         self._handled: dict[Link, int] = {}
@@ -83,6 +84,7 @@ class EventStream:
     def receive(self, link: Link, frame: Frame) -> None:
         event: _Event = frame.value()
         with self._has_some:
+            self.idle = self._in_turns
             self._inbox.append((link, event))
             self._has_some.notify()
 
@@ -107,8 +109,13 @@ class EventStream:
                     self._has_some.wait()
                 if self._closing:
                     return
+                self.idle = False
                 link, event = self._inbox.popleft()
             self._deliver(link, event)
+            if not self._inbox:
+                self.idle = True
+                with self._router.changed:
+                    self._router.changed.notify_all()
 
     def _next_is_due(self) -> bool:
         # A peer may be at its next task already; its events wait until this worker is there as well.

@@ -61,7 +61,7 @@ class Router(Standalone):
         info = PeerInfo(spec.node_id, spec.incarnation, os.getpid(), sorted(self.labels))
         self.hub = Hub(info, spec.secret, self._on_frame, self._on_link, self._on_lost)
         self._publisher = Publisher(self.hub)
-        self._reader = Reader(self.hub, self.wait_until, lambda: self._ordinal, lambda: self.finish_raised)
+        self._reader = Reader(self.hub, self.wait_until, lambda: self._ordinal, lambda: self.ending)
         self._requests = Requests(self.hub, self.notify)
         self._queue_host = QueueHost(self._answer, self._hosted_queue)
         self._events = EventStream(self.hub, self, in_turns=spec.lockstep)
@@ -107,6 +107,10 @@ class Router(Standalone):
 
     def close(self) -> None:
         self._closing = True
+        for name, queue in self._hosted.items():
+            if queue.qsize():
+                level = logging.INFO if self.finish_raised else logging.WARNING
+                _LOG.log(level, "queue %r ends with %d items that nobody took", name, queue.qsize())
         self._events.close()
         self._calls.shutdown(wait=False, cancel_futures=True)
         self._send_counts()
@@ -183,6 +187,12 @@ class Router(Standalone):
         # Leaves of a star have no link to each other: everybody passes it on, once.
         self._send_to_others(Parcel.pack(Kind.FINISH, ordinal), source)
 
+    @property
+    def ending(self) -> bool:
+        # Whoever has left said so; a worker that died and may come back is not among them.
+        all_left = bool(self._left) and not self._peers and not self.spec.recoverable
+        return self.finish_raised or (all_left and self._events.idle)
+
     # -- waiting -----------------------------------------------------------------------------------
     def wait_until(
         self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
@@ -194,18 +204,25 @@ class Router(Standalone):
                 return super().wait_until(predicate, timeout, what)
             finally:
                 self.n_waiting -= 1
+        is_new = True
         while True:
-            with self.changed:
-                self.check()
-                if predicate():
-                    return True
+            # What peers answer without their turn is here after a flush; the rest happens in their turns.
+            if self._holds(predicate):
+                return True
             self._flush()
-            # Everything that others may do about it happens in their turns.
-            nobody_can_move = self.supervisor.turn.pass_on(progressed=False, waiting_for=what)
+            if self._holds(predicate):
+                return True
+            # To have come to a new wait is progress; to be still at the same one is none.
+            nobody_can_move = self.supervisor.turn.pass_on(progressed=is_new, waiting_for=what)
             self._events.deliver_waiting()
             if nobody_can_move and timeout is not None:
-                with self.changed:
-                    return bool(predicate())
+                return self._holds(predicate)
+            is_new = False
+
+    def _holds(self, predicate: Callable[[], object]) -> bool:
+        with self.changed:
+            self.check()
+            return bool(predicate())
 
     def _flush(self) -> None:
         """Wait until every peer has taken in all that was sent to it."""

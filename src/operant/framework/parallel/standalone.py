@@ -65,6 +65,11 @@ class Standalone:
         self.finish_raised = True
         self.notify()
 
+    @property
+    def ending(self) -> bool:
+        """Whether it makes no sense to wait for what others may still send."""
+        return self.finish_raised
+
     # -- waiting -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Raise when the run has failed elsewhere."""

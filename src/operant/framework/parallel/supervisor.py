@@ -7,7 +7,7 @@ import os
 import queue
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operant.framework.errors import WorkerDied
@@ -120,9 +120,8 @@ class Supervisor:
         return _Worker(spec, self._engine.start(spec, on_exit))
 
     def _restart(self, worker: _Worker) -> None:
-        spec = worker.spec
         worker.handle.kill()
-        spec.incarnation += 1
+        spec = replace(worker.spec, incarnation=worker.spec.incarnation + 1)
         tcp = [address for address in spec.listen_at if address.startswith("tcp://")]
         spec.listen_at = self._engine.listen_at(self._session, spec, tcp)
         fresh = self._start(spec)
@@ -191,8 +190,9 @@ class Supervisor:
         if self._directory_sent or all(other.address for other in self._workers.values()):
             self._directory_sent = True
             self._send_directory()
-            now = time.monotonic()
-            worker.last_pass = now
+            for one in self._workers.values():
+                if one.last_beat is None:
+                    one.last_beat = one.last_pass = time.monotonic()
             if self._turns is not None:
                 self._turns.begin(sorted(self._workers))
 
