@@ -464,11 +464,14 @@ def write_past_a_stopped_reader(n_steps: int) -> Any:
     with Task() as task:
         if task.router.node_id == 1:
             task.emit("pid", os.getpid())
+            has_stopped: list[bool] = []
             while not task.finish:
                 view = task.parallel_ctx.wait_newer(30)
                 if view is not None and view.get("weights") is not None:
                     assert len(np.unique(view.weights)) == 1
-                    os.kill(os.getpid(), signal.SIGSTOP)
+                    if not has_stopped:
+                        has_stopped.append(True)
+                        os.kill(os.getpid(), signal.SIGSTOP)
             return None
 
         received = task.wait_for("pid", timeout=30)
@@ -529,3 +532,39 @@ def die_while_publishing(n_deaths: int) -> int:
         task.use(read)
         task.run()
     return n_read
+
+
+def attach_late() -> Any:
+    seen: list[Any] = []
+    with Task(attach_callback=lambda view: seen.append(view.get("greeting"))) as task:
+        if task.router.node_id == 0:
+            task.use(lambda ctx: ctx.update(greeting="from node 0"))
+            task.run()
+            return None
+        task.finish = True
+    return seen[0]
+
+
+def write_labels() -> None:
+    import os
+    from pathlib import Path
+
+    with Task() as task:
+        (Path(os.environ["OUT"]) / str(task.router.node_id)).write_text(" ".join(sorted(task.labels)))
+
+
+def write_peers() -> None:
+    import os
+    from pathlib import Path
+
+    with Task() as task:
+        task.router.wait_until(lambda: len(task.router.peers) == 1, 60)  # type: ignore[attr-defined]
+        peers = sorted(task.router.peers)  # type: ignore[attr-defined]
+        task.counter("seen").add()
+        task.router.wait_until(lambda: task.counter("seen").value == 2, 60)
+        path = Path(os.environ["OUT"]) / str(task.router.node_id)
+        path.write_text(f"node.{task.router.node_id}: {peers}")
+
+
+def fail_at_once() -> None:
+    1 / 0  # noqa: B018
