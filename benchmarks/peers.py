@@ -119,7 +119,10 @@ def run_script(python: Path, script: str, *arguments: str, folder: Path, seconds
             raise Unavailable(f"it took longer than {seconds:.0f} s") from None
     if done.returncode:
         raise Unavailable(_last_line(done.stderr))
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    try:
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise Unavailable("it ended without a result") from None
     return found
 
 
