@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peers import find_peers
+from peers import VENV, find_peers
 
 RUNS = 1000
 MODULES = {"tensorboardX": "tensorboardX", "Aim": "aim", "MLflow": "mlflow", "W&B": "wandb", "Trackio": "trackio"}
@@ -65,7 +65,7 @@ def make_runs(folder: Path, count: int) -> None:
     del os.environ["OPERANT_RUN_DIR"], os.environ["OPERANT_RUN_ID"]
 
 
-def commands(scratch: Path, runs: int) -> list[Command]:
+def commands(scratch: Path, runs: int, venv: Path) -> list[Command]:
     empty, full = scratch / "empty", scratch / "full"
     for folder in (empty, full):
         folder.mkdir()
@@ -90,7 +90,7 @@ def commands(scratch: Path, runs: int) -> list[Command]:
             "`from operant import SummaryWriter`", [python, "-c", "from operant import SummaryWriter"], lambda: empty
         ),
     ]
-    peers = find_peers(make=False)
+    peers = find_peers(venv, make=False)
     for name, module in MODULES.items():
         if peers.python is not None and name not in peers.missing:
             words = [str(peers.python), "-c", f"import {module}"]
@@ -116,12 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few turns and few runs, to see that it works")
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--peers", type=Path, default=VENV, metavar="FOLDER", help="the peers' virtual environment")
     args = parser.parse_args()
     turns, runs = (2, 20) if args.quick else (args.turns, RUNS)
     with tempfile.TemporaryDirectory(prefix="operant-benchmark-") as scratch:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OPERANT_")}
         environment |= {"OPERANT_CACHE_DIR": str(Path(scratch, "cache")), "HOME": scratch}
-        found = commands(Path(scratch), runs)
+        found = commands(Path(scratch), runs, args.peers.absolute())
         for one in found:
             one.take_turn(environment)  # byte code is written, files are cached, the runs get into the index
             one.wall.clear()

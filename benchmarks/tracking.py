@@ -65,7 +65,7 @@ EVENTS = 200_000
 class Row:
     case: str
     recorder: str
-    points: int = 0
+    points: int
     per_cpu: float = 0.0
     per_wall: float = 0.0
     bytes_per_point: float = 0.0
@@ -80,7 +80,6 @@ class Row:
 
     def calibrate(self, peers: Peers, seconds: float) -> None:
         """Find how many points take about ``seconds``."""
-        self.points = FIRST_TRY.get(self.recorder, 3000)
         for _ in range(3):
             try:
                 found = self.measure(peers, self.points)
@@ -128,13 +127,18 @@ class Charts:
         return float(found["cold"]["cpu"] / found["points"])
 
 
-def measure_recording(peers: Peers, rounds: int, seconds: float, recorders: list[str] | None) -> list[Row]:
+def measure_recording(peers: Peers, rounds: int, seconds: float | None, recorders: list[str] | None) -> list[Row]:
+    """Without ``seconds`` every measurement is as short as a first try."""
     rows = [
-        Row(case, name) for case, calls in CALLS.items() for name in calls if recorders is None or name in recorders
+        Row(case, name, FIRST_TRY.get(name, 3000))
+        for case, calls in CALLS.items()
+        for name in calls
+        if recorders is None or name in recorders
     ]
-    for row in rows:
-        row.calibrate(peers, seconds)
-        _progress(f"{row.recorder}, {row.case}: {row.missing or f'{row.points:,} points a round'}")
+    if seconds is not None:
+        for row in rows:
+            row.calibrate(peers, seconds)
+            _progress(f"{row.recorder}, {row.case}: {row.missing or f'{row.points:,} points a round'}")
     for number in range(rounds):
         _progress(f"round {number + 1} of {rounds}")
         for row in rows:
@@ -240,7 +244,7 @@ def main() -> None:
     args = parser.parse_args()
     rounds, seconds, points, events = args.rounds, args.seconds, 10_000_000, EVENTS
     if args.quick:
-        rounds, seconds, points, events = 1, 0.05, 100_000, 2000
+        rounds, seconds, points, events = 1, None, 100_000, 2000
     chosen = None if args.only is None else ["operant", *args.only]
     peers = find_peers(args.peers.absolute(), make=not args.quick)
     rows = measure_recording(peers, rounds, seconds, chosen)

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PEERS = ("tensorboardX", "TensorBoard", "Aim", "MLflow", "W&B", "Trackio")
 
@@ -37,16 +35,9 @@ def fake_peers(folder: Path, script: str) -> Path:
     return folder
 
 
-def peer_that_takes(folder: Path, seconds: float) -> Path:
-    found = {
-        "points": 2000,
-        "wall": seconds,
-        "cpu": seconds,
-        "bytes": 4000,
-        "shown": 10,
-        "cold": {"wall": seconds, "cpu": seconds},
-    }
-    return fake_peers(folder, f"echo '{json.dumps(found)}'")
+def result(seconds: float) -> str:
+    cost = {"wall": seconds, "cpu": seconds}
+    return json.dumps({"points": 2000, **cost, "bytes": 4000, "shown": 10, "cold": cost})
 
 
 def test_without_peers_operant_is_measured_and_each_peer_says_why_it_is_not(tmp_path: Path) -> None:
@@ -66,24 +57,34 @@ def test_without_peers_operant_is_measured_and_each_peer_says_why_it_is_not(tmp_
     assert not (tmp_path / "none").exists(), "a quick run must not make an environment"
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(1e6, "holds"), (1e-9, "MISSED")])
-def test_bars_follow_the_peers_rates(tmp_path: Path, seconds: float, verdict: str) -> None:
-    out = run_benchmark("tracking.py", "--peers", str(peer_that_takes(tmp_path / "peers", seconds)))
+def test_bars_follow_the_peers_rates_and_a_peer_that_fails_is_shown_with_its_reason(tmp_path: Path) -> None:
+    peers = fake_peers(
+        tmp_path / "peers",
+        f"""case "$2" in
+            Aim) echo '{result(1e-9)}';;
+            W*) echo 'ImportError: no luck' >&2; exit 1;;
+            Trackio) ;;
+            *) echo '{result(1e6)}';;
+        esac""",
+    )
 
-    assert out.count(f"**{verdict}**") == 5, out
+    out = run_benchmark("tracking.py", "--peers", str(peers), *chosen("tensorboardX", "Aim", "W&B", "Trackio"))
+
+    for case in ("one tag", "20 tags"):
+        assert re.search(rf"- tensorboardX, {case}, .*: \*\*holds\*\*", out), out
+        assert re.search(rf"- Aim, {case}, .*: \*\*MISSED\*\*", out), out
+        assert f"| {case} | W&B | `log`, offline | not available: ImportError: no luck |" in out
+        assert f"| {case} | Trackio | `log`, local | not available: it ended without a result |" in out
+    assert re.search(r"- TensorBoard's EventAccumulator, .*: \*\*holds\*\*", out), out
+    assert "| MLflow |" not in out, "--only leaves the others out"
 
 
-def test_a_peer_that_fails_is_shown_with_its_reason(tmp_path: Path) -> None:
-    peers = fake_peers(tmp_path / "peers", "echo 'ImportError: no luck' >&2; exit 1")
-
-    out = run_benchmark("tracking.py", "--peers", str(peers), "--only", "Aim")
-
-    assert "| one tag | Aim | `track` | not available: ImportError: no luck |" in out
-    assert "tensorboardX |" not in out, "--only leaves the others out"
+def chosen(*recorders: str) -> list[str]:
+    return [word for name in recorders for word in ("--only", name)]
 
 
-def test_startup_measures_every_command() -> None:
-    out = run_benchmark("startup.py")
+def test_startup_measures_every_command(tmp_path: Path) -> None:
+    out = run_benchmark("startup.py", "--peers", str(tmp_path / "none"))
 
     for name in ("python -c pass", "operant --help", "operant init", "from operant import SummaryWriter"):
         assert re.search(rf"\| `{name}` \|( \d+ \|){{4}}", out), out
