@@ -63,7 +63,7 @@ def test_bars_follow_the_peers_rates_and_a_peer_that_fails_is_shown_with_its_rea
         f"""case "$2" in
             Aim) echo '{result(1e-9)}';;
             W*) echo 'ImportError: no luck' >&2; exit 1;;
-            Trackio) ;;
+            Trackio | *server) ;;
             *) echo '{result(1e6)}';;
         esac""",
     )
@@ -76,6 +76,7 @@ def test_bars_follow_the_peers_rates_and_a_peer_that_fails_is_shown_with_its_rea
         assert f"| {case} | W&B | `log`, offline | not available: ImportError: no luck |" in out
         assert f"| {case} | Trackio | `log`, local | not available: it ended without a result |" in out
     assert re.search(r"- TensorBoard's EventAccumulator, .*: \*\*holds\*\*", out), out
+    assert "| TensorBoard data server | not available: it ended without a result |" in out
     assert "| MLflow |" not in out, "--only leaves the others out"
 
 
