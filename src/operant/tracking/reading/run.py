@@ -73,7 +73,7 @@ class Run:
         self._pyramids: dict[str, Pyramid] = {}
         self._records: dict[str, list[dict[str, Any]]] = {}
         self._orphans = 0
-        self.refresh()
+        self._read_on()
 
     @classmethod
     def open(cls, run_id: str, root: str | os.PathLike[str] | None = None) -> Run:
@@ -131,6 +131,9 @@ class Run:
 
     def refresh(self) -> dict[str, Points]:
         """Read what was appended since; return the new points by tag."""
+        return {tag: concatenate(pieces) for tag, pieces in self._read_on().items()}
+
+    def _read_on(self) -> dict[str, list[Points]]:
         fresh: dict[str, list[Points]] = {}
         for segment, item in self._log.poll():
             if isinstance(item, Block):
@@ -147,7 +150,7 @@ class Run:
         for tag in fresh:
             self._merged.pop((tag, False), None)
             self._merged.pop((tag, True), None)
-        return {tag: concatenate(pieces) for tag, pieces in fresh.items()}
+        return fresh
 
     def scalars(self, tag: str, *, superseded: bool = False) -> Points:
         """A tag's points as an array with the fields ``step``, ``wall``, ``value``, in the order they were recorded."""
