@@ -13,7 +13,7 @@ from operant.framework import Context, Parallel, Task
 def publish(n_bytes: int, n_rounds: int) -> Any:
     """Seconds from before the publish until a reader has the whole value, for each round."""
     with Task() as task:
-        n_peers = len(task.router.peers)  # type: ignore[attr-defined]
+        n_peers = len(task.router.peers)
         if task.router.node_id != 0:
             return _read(task, n_rounds)
         task.share("state_dict", "began", "number")

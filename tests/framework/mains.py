@@ -55,7 +55,7 @@ def train_and_evaluate(n_steps: int) -> dict[str, Any]:
 
 def tell_peers_and_labels() -> tuple[list[int], list[str], bool]:
     with Task() as task:
-        peers = sorted(task.router.peers)  # type: ignore[attr-defined]
+        peers = sorted(task.router.peers)
         task.counter("seen").add()
         task.router.wait_until(lambda: not peers or task.counter("seen").value == 3, 30)
         return peers, sorted(task.labels), task.match_labels("learner")
@@ -558,8 +558,8 @@ def write_peers() -> None:
     from pathlib import Path
 
     with Task() as task:
-        task.router.wait_until(lambda: len(task.router.peers) == 1, 60)  # type: ignore[attr-defined]
-        peers = sorted(task.router.peers)  # type: ignore[attr-defined]
+        task.router.wait_until(lambda: len(task.router.peers) == 1, 60)
+        peers = sorted(task.router.peers)
         task.counter("seen").add()
         task.router.wait_until(lambda: task.counter("seen").value == 2, 60)
         path = Path(os.environ["OUT"]) / str(task.router.node_id)
@@ -589,3 +589,13 @@ def slow_evaluate(n_steps: int) -> float:
         began = time.perf_counter()
         task.run(max_step=n_steps if task.match_labels(["standalone", "node.0"]) else float("inf"))
         return time.perf_counter() - began
+
+
+def wait_for_finish() -> None:
+    with Task() as task:
+        assert task.router.wait_until(lambda: task.finish, 60)
+
+
+def raise_finish() -> None:
+    with Task() as task:
+        task.finish = True

@@ -163,16 +163,23 @@ class Hub:
         _send_small(sock, same_machine and _can_read(info.pid, probe))
         link = Link(sock, info, bool(_receive_small(sock)), self.pool)
         registered = threading.Event()
+        refusals: list[WireError] = []
 
         def register() -> None:
-            self.links.append(link)
-            self._on_link(link)
-            self._selector.register(sock, selectors.EVENT_READ, link)
+            try:
+                self._on_link(link)
+                self.links.append(link)
+                self._selector.register(sock, selectors.EVENT_READ, link)
+            except WireError as error:
+                refusals.append(error)
+                link.close()
             registered.set()
 
         self.do(register)
         if not registered.wait(HANDSHAKE_TIMEOUT):
             raise LinkClosed("this process is ending")
+        if refusals:
+            raise refusals[0]
         return link
 
     # -- sending -----------------------------------------------------------------------------------
@@ -240,6 +247,10 @@ class Hub:
                     self._handle(link, frame)
         except (WireError, OSError) as error:
             self._lose(link, str(error))
+        except Exception as error:
+            # This thread serves all links; what one of them sends must not end it.
+            _LOG.exception("a message of node.%d could not be handled", link.node_id)
+            self._lose(link, f"one of its messages could not be handled: {error!r}")
 
     def _handle(self, link: Link, frame: Frame) -> None:
         if frame.kind is Kind.SEGMENT_MAPPED:

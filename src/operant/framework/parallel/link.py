@@ -19,8 +19,6 @@ from operant.framework.parallel.wire import BodyLayout, WireError, decode, encod
 class Kind(enum.IntEnum):
     """What a frame is about."""
 
-    HELLO = 1
-    CAN_READ = 2
     BYE = 3
     SEGMENT_MAPPED = 4
     PING = 5

@@ -235,8 +235,9 @@ class Router(Standalone):
     # -- what crosses ------------------------------------------------------------------------------
     @property
     def peers(self) -> dict[int, frozenset[str]]:
-        """The linked workers and their labels."""
-        return {node: frozenset([f"node.{node}", *link.info.labels]) for node, link in self._peers.items()}
+        return {
+            node: frozenset([f"node.{node}", *link.info.labels]) for node, link in list(self._peers.items())
+        }
 
     @property
     def parallel_ctx(self) -> ParallelContext:
@@ -346,9 +347,9 @@ class Router(Standalone):
         if link.info.role == "supervisor":
             return
         other = self._peers.get(link.node_id)
-        if other is not None and not other.closed and other.info.incarnation == link.info.incarnation:
-            _LOG.error("two workers call themselves node.%d; give them different node_ids", link.node_id)
-            raise WireError("duplicate node id")
+        same_life = other is not None and other.info.incarnation == link.info.incarnation
+        if link.node_id == self.node_id or (other is not None and not other.closed and same_life):
+            raise WireError(f"two workers call themselves node.{link.node_id}; give them different node_ids")
         with self.changed:
             self._peers[link.node_id] = link
             self._left.discard(link.node_id)

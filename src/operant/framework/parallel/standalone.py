@@ -94,6 +94,11 @@ class Standalone:
                     return False
                 self.changed.wait(remaining)
 
+    @property
+    def peers(self) -> dict[int, frozenset[str]]:
+        """The linked workers and their labels."""
+        return {}
+
     # -- what crosses ------------------------------------------------------------------------------
     @property
     def parallel_ctx(self) -> ParallelContext:

@@ -95,7 +95,6 @@ class Supervisor:
         spec = WorkerSpec(
             node_id=node_id,
             node_ids=settings.nodes(),
-            session=self._session,
             secret=self._secret,
             supervisor=self._address,
             topology=settings.topology,
