@@ -175,7 +175,7 @@ def main() -> int:
     sys.path.insert(0, str(HERE.parent / "src"))
     from operant.framework import Parallel
 
-    work = [{"1 MB": (1_000_000, 60), "50 MB": (50_000_000, 15)}, 5_000, 500]
+    work = [{"1 MB": (1_000_000, 50), "50 MB": (50_000_000, 13)}, 3_000, 300]
     contenders = {
         "Operant": (sys.executable, "with_operant.py"),
         "nng + pickle": (nng_python(), "with_nng.py"),

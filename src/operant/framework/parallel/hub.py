@@ -277,9 +277,9 @@ class Hub:
         self._on_lost(link, why)
 
     def drain(self, timeout: float) -> bool:
-        """Wait until everything that was sent has left this process."""
+        """Wait until everything that was sent has left this process, shared memory included."""
         deadline = time.monotonic() + timeout
-        while any(link.outbox for link in list(self.links) if not link.closed):
+        while any(link.outbox or link.in_flight for link in list(self.links) if not link.closed):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.001)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import os
 import socket
 import struct
@@ -14,6 +15,8 @@ from typing import Any
 
 from operant.framework.parallel.segments import Segment, SegmentPlace, SegmentPool, map_segment
 from operant.framework.parallel.wire import BodyLayout, WireError, decode, encode
+
+_LOG = logging.getLogger(__name__)
 
 
 class Kind(enum.IntEnum):
@@ -224,8 +227,13 @@ class Link:
             head = bytes(received[start + _FRAME.size : head_end])
             body: Any = received[head_end:end] if body_bytes else None
             if flags & _IN_SEGMENT:
-                place = _PLACE.unpack_from(head)
-                body = map_segment(self.info.pid, place)
+                start = end
+                try:
+                    body = map_segment(self.info.pid, _PLACE.unpack_from(head))
+                except OSError as error:
+                    # The sender is gone, and its memory with it; what else it had sent still counts.
+                    _LOG.warning("a %s of node.%d came too late: %s", known_kind.name, self.node_id, error)
+                    continue
                 head = head[_PLACE.size :]
                 self.post(Parcel.pack(Kind.SEGMENT_MAPPED, None))
             frames.append(Frame(known_kind, head, body))

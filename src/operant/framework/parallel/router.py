@@ -94,9 +94,12 @@ class Router(Standalone):
     def directory_changed(self, directory: dict[int, tuple[str, int]], left: list[int]) -> None:
         """A worker was restarted or has ended (in the hub's thread)."""
         with self.changed:
-            self._left = set(left)
+            self._left.update(left)
             self.changed.notify_all()
-        threading.Thread(target=self._dial_again, args=(directory,), daemon=True, name="operant-dial").start()
+        if self.spec.recoverable:
+            threading.Thread(
+                target=self._dial_again, args=(directory,), daemon=True, name="operant-dial"
+            ).start()
 
     def _dial_again(self, directory: dict[int, tuple[str, int]]) -> None:
         try:

@@ -151,9 +151,10 @@ class SegmentPool:
 def map_segment(pid: int, place: SegmentPlace) -> memoryview:
     """The contents of a segment of another process, as memory of this one."""
     fd_there, token, nbytes = place
-    fd = os.open(f"/proc/{pid}/fd/{fd_there}", os.O_RDONLY | os.O_CLOEXEC)
+    # Neither call may wait: if the owner is ending, the number may by now stand for anything, even a pipe.
+    fd = os.open(f"/proc/{pid}/fd/{fd_there}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if _HEADER.unpack(os.pread(fd, _HEADER.size, 0)) != (_MAGIC, token):
             raise OSError(f"file {fd_there} of process {pid} is not the expected segment")
         mapped = mmap.mmap(
