@@ -41,16 +41,18 @@ def publish(n_bytes: int, n_rounds: int) -> Any:
 def _read(task: Task, n_rounds: int) -> list[float]:
     seconds: list[float] = []
     view = task.parallel_ctx
-    view.get("state_dict")
     while len(seconds) < n_rounds:
+        state = view.get("state_dict")
+        if state is not None and view.number == len(seconds):
+            assert is_round(state, view.number)
+            seconds.append(now() - view.began)
+            task.emit("read", task.router.node_id)
+            if len(seconds) == n_rounds:
+                break
         newer = view.wait_newer(30)
         if newer is None:
-            break
+            raise TimeoutError(f"no snapshot after {len(seconds)} rounds")
         view = newer
-        state = view.state_dict
-        assert is_round(state, view.number)
-        seconds.append(now() - view.began)
-        task.emit("read", task.router.node_id)
     return seconds
 
 

@@ -13,12 +13,24 @@ from operant.framework.parallel.link import Link
 
 Answer = Callable[[Link, int, bool, Any], None]
 
+# How long a call waits for a worker that has not begun its loop, and has not exposed the function either.
+_EXPOSE_TIMEOUT = 30.0
+
 
 class CallServer:
     """Runs what this worker exposes, in threads of its own, so that a slow call holds nothing else up."""
 
-    def __init__(self, node_id: int, exposed: dict[str, Callable[..., Any]], answer: Answer) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        exposed: dict[str, Callable[..., Any]],
+        answer: Answer,
+        wait_until: Callable[[Callable[[], object], float], bool],
+        has_begun: Callable[[], bool],
+    ) -> None:
         self._node_id = node_id
+        self._wait_until = wait_until
+        self._has_begun = has_begun
         self._exposed = exposed
         self._answer = answer
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="operant-call")
@@ -27,6 +39,8 @@ class CallServer:
         self._threads.submit(self._run, link, number, *content)
 
     def _run(self, link: Link, number: int, name: str, args: Any, kwargs: Any) -> None:
+        # Others may call before this worker has come so far as to expose.
+        self._wait_until(lambda: name in self._exposed or self._has_begun(), _EXPOSE_TIMEOUT)
         fn = self._exposed.get(name)
         if fn is None:
             known = ", ".join(sorted(self._exposed)) or "nothing"

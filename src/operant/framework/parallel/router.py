@@ -52,7 +52,9 @@ class Router(Standalone):
         self._pongs = 0
         self.n_waiting = 0  # threads that wait for others; a loop that waits does not hang by its own fault
         self._hosted: dict[str, LocalQueue] = {}
-        self._calls = CallServer(spec.node_id, self._exposed, self._answer)
+        self._calls = CallServer(
+            spec.node_id, self._exposed, self._answer, super().wait_until, lambda: self._events.is_open
+        )
 
         writer = f"node.{spec.node_id}" + (f"+{spec.incarnation}" if spec.incarnation else "")
         self._counters = CounterBook(writer, self._counters_changed)

@@ -119,6 +119,7 @@ class Standalone:
 
     def expose(self, name: str, fn: Callable[..., Any]) -> None:
         self._exposed[name] = fn
+        self.notify()
 
     def call(
         self,
