@@ -28,6 +28,11 @@ _F64 = struct.Struct("<d")
 _U64U64 = struct.Struct("<QQ")
 
 
+# Looking up how a dtype is spelled is faster than asking it.
+_DTYPE_NAMES: dict[np.dtype[Any], bytes] = {}
+_DTYPES: dict[bytes, np.dtype[Any]] = {}
+
+
 class WireError(ValueError):
     """Bytes that are no message, or a value that cannot be sent."""
 
@@ -146,19 +151,35 @@ def _mapping(tag: bytes) -> Callable[[Any, bytearray, BodyLayout], None]:
 
 
 def _encode_array(value: np.ndarray[Any, Any], head: bytearray, layout: BodyLayout) -> None:
-    if value.dtype.hasobject:
-        _encode_object(value, head, layout, arrays_apart=False)
+    dtype = value.dtype
+    name = _DTYPE_NAMES.get(dtype)
+    if name is None:
+        if dtype.hasobject:
+            _encode_object(value, head, layout, arrays_apart=False)
+            return
+        if dtype.names is None and dtype.kind in "biufcSU":
+            name = _DTYPE_NAMES[dtype] = dtype.str.encode()
+    if not value.flags.c_contiguous:
+        value = np.ascontiguousarray(value).reshape(value.shape)
+    offset = layout.add(value.reshape(-1).view(np.uint8).data)
+    if name is not None:
+        # A state_dict is mostly this: one small record for each array.
+        shape = value.shape
+        head += struct.pack(
+            f"<cBB{len(name)}s{2 + len(shape)}Q",
+            b"A",
+            len(name),
+            len(shape),
+            name,
+            offset,
+            value.nbytes,
+            *shape,
+        )
         return
-    if value.dtype.names is None and value.dtype.kind in "biufcSU":
-        descr: Any = value.dtype.str
-    else:
-        descr = np.lib.format.dtype_to_descr(value.dtype)
-    contiguous = np.ascontiguousarray(value)
-    offset = layout.add(contiguous.reshape(-1).view(np.uint8).data)
     head += b"a"
-    _encode(descr, head, layout)
+    _encode(np.lib.format.dtype_to_descr(dtype), head, layout)
     _encode(value.shape, head, layout)
-    head += _U64U64.pack(offset, contiguous.nbytes)
+    head += _U64U64.pack(offset, value.nbytes)
 
 
 def _encode_numpy_scalar(value: np.generic, head: bytearray, layout: BodyLayout) -> None:
@@ -290,6 +311,20 @@ class _Decoder:
         shape = self.value()
         return np.frombuffer(self.raw(), dtype=np.uint8).view(dtype).reshape(shape)
 
+    def simple_array(self) -> np.ndarray[Any, Any]:
+        name_bytes, n_dims = self.take(2)
+        name = bytes(self.take(name_bytes))
+        dtype = _DTYPES.get(name)
+        if dtype is None:
+            dtype = _DTYPES[name] = np.dtype(name.decode())
+        offset, nbytes, *shape = struct.unpack(f"<{2 + n_dims}Q", self.take(8 * (2 + n_dims)))
+        if nbytes == 0:
+            return np.empty(shape, dtype)
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.body, offset)
+        if array.nbytes != nbytes:
+            raise WireError(f"an array of shape {shape} that should have {nbytes} bytes")
+        return array
+
     def numpy_scalar(self) -> np.generic:
         descr = self.value()
         dtype = np.dtype(descr) if isinstance(descr, str) else np.lib.format.descr_to_dtype(descr)
@@ -335,6 +370,7 @@ _DECODERS: dict[int, Callable[[_Decoder], Any]] = {
     ord("z"): lambda d: frozenset(d.items()),
     ord("m"): lambda d: dict(d.pairs()),
     ord("o"): lambda d: OrderedDict(d.pairs()),
+    ord("A"): _Decoder.simple_array,
     ord("a"): _Decoder.array,
     ord("n"): _Decoder.numpy_scalar,
     ord("r"): _Decoder.tensor,
