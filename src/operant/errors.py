@@ -1,0 +1,74 @@
+"""The error for a mistake in a configuration: it knows the key,
+and whoever loaded the file adds file and line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+KeyPath = tuple[str | int, ...]
+
+
+class ConfigError(ValueError):
+    """A mistake in what the user wrote.
+
+    `path` leads to the key, outermost first: `("task", "search_args", 2, "dat")`. Code deep inside knows only
+    its own part of it; callers add theirs with `under`, and the loader of the file adds the place with
+    `located`.
+    """
+
+    def __init__(
+        self, message: str, path: KeyPath = (), *, file: str | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.file = file
+        self.line = line
+
+    def under(self, *prefix: str | int) -> ConfigError:
+        """The same mistake, seen from further outside."""
+        return type(self)(self.message, (*prefix, *self.path), file=self.file, line=self.line)
+
+    def located(self, file: str, lines: Mapping[KeyPath, int]) -> ConfigError:
+        """The same mistake with its file and the line of the innermost key that the file really has."""
+        path = self.path
+        while path and path not in lines:
+            path = path[:-1]
+        return type(self)(self.message, self.path, file=file, line=lines.get(path, self.line))
+
+    def __str__(self) -> str:
+        place = self.file or ""
+        if self.file and self.line is not None:
+            place += f":{self.line}"
+        return ": ".join(part for part in (place, path_text(self.path), self.message) if part)
+
+
+def path_text(path: KeyPath) -> str:
+    """`("task", "search_args", 2, "name")` as `task.search_args[2].name`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def nearest(word: object, known: Iterable[object]) -> str | None:
+    """The known name that `word` most likely was meant to be."""
+    by_lower = {str(name).lower(): str(name) for name in known}
+    found = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else None
+
+
+def unknown(what: str, word: object, known: Iterable[object]) -> str:
+    """The sentence for a name that nobody knows: the nearest known one, or else all of them."""
+    names = [str(name) for name in known]
+    guess = nearest(word, names)
+    if guess is not None:
+        return f"unknown {what} {str(word)!r}; did you mean {guess!r}?"
+    if not names:
+        return f"unknown {what} {str(word)!r}; there are none to choose from"
+    return f"unknown {what} {str(word)!r}; known are {', '.join(sorted(names))}"
