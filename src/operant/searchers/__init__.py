@@ -1,0 +1,23 @@
+"""Which configuration comes next: searchers that are asked for proposals and told what came of them."""
+
+from operant.searchers._records import Observation, Proposal, Trial
+from operant.searchers.base_searcher import BaseSearcher, NotReady
+from operant.searchers.batch import BatchSearcher
+from operant.searchers.builder import COMMON_KEYS, SEARCHERS, SpellingNote, build_searcher
+from operant.searchers.grid import GridSearcher
+from operant.searchers.random import RandomSearcher
+
+__all__ = [
+    "COMMON_KEYS",
+    "SEARCHERS",
+    "BaseSearcher",
+    "BatchSearcher",
+    "GridSearcher",
+    "NotReady",
+    "Observation",
+    "Proposal",
+    "RandomSearcher",
+    "SpellingNote",
+    "Trial",
+    "build_searcher",
+]
