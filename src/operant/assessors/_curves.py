@@ -1,6 +1,6 @@
 """The twelve learning-curve families of Domhan, Springenberg and Hutter (IJCAI 2015), fitted and weighed.
 
-Curves are fitted to values scaled to 0..1 with better = higher, so the sign and size of a reward do not matter.
+Curves are fitted to values scaled to 0..1 with better = higher, so sign and size of a reward do not matter.
 """
 
 from __future__ import annotations
