@@ -62,7 +62,7 @@ def is_alive(identity: dict[str, Any]) -> bool | None:
     if not isinstance(pid, int):
         return None
     if ticks is not None:
-        return start_ticks(pid) == ticks
+        return start_ticks(pid) == int(ticks)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

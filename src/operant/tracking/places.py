@@ -43,13 +43,13 @@ _NETWORK_FILESYSTEMS = {
 
 
 def find_root(start: str | os.PathLike[str] | None = None) -> Path:
-    """The ``.operant`` folder: ``$OPERANT_DIR``, else the nearest one at or above ``start``, else one to be made there."""
+    """The ``.operant`` folder: ``$OPERANT_DIR``, else the nearest at or above ``start``, else one to be made there."""
     named = os.environ.get("OPERANT_DIR")
     if named and start is None:
         return Path(named).absolute()
     here = Path(start or Path.cwd()).absolute()
     for folder in (here, *here.parents):
-        if folder.name == ROOT_NAME and folder.is_dir():
+        if folder.name == ROOT_NAME:
             return folder
         if (folder / ROOT_NAME).is_dir():
             return folder / ROOT_NAME
@@ -77,7 +77,7 @@ def safe_part(text: str, limit: int = 40) -> str:
 
 
 def new_run_id(name: str) -> str:
-    """A fresh id such as ``resnet18-20260131-142501-4f7k``: it sorts by name, then time, and is easy to type the start of."""
+    """A fresh id such as ``resnet18-20260131-142501-4f7km``: it sorts by name, then time; its start is easy to type."""
     alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
     tail = "".join(secrets.choice(alphabet) for _ in range(5))
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -39,7 +39,7 @@ def new_writer_id() -> int:
 def segment_files(folder: Path) -> list[Path]:
     """The segments in a run's folder: by writer, each writer's in the order they were written."""
     try:
-        names = [name for name in os.listdir(folder) if SEGMENT_NAME.fullmatch(name)]
+        names = [path.name for path in folder.iterdir() if SEGMENT_NAME.fullmatch(path.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [folder / name for name in sorted(names)]
@@ -92,7 +92,7 @@ class SegmentWriter:
         self.add(RECORDS, encode_records(records))
 
     def commit(self) -> bool:
-        """Write what waits; return whether there was anything. On an error nothing is half written and all of it waits on."""
+        """Write what waits; return whether there was anything. On an error nothing is half written, all waits on."""
         if not self._pending:
             return False
         if self._file < 0:

@@ -1,4 +1,4 @@
-"""The journal of a search: every decision, appended before it is acted on, by the one controller that holds the lease."""
+"""The journal of a search: every decision, appended before it is acted on, by the controller that holds the lease."""
 
 from operant.tracking.journal.inbox import Message, collect_messages, post_message
 from operant.tracking.journal.journal import Entry, Journal, JournalReader

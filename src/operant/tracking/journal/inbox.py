@@ -1,4 +1,4 @@
-"""How others speak to a controller: a small file, renamed into its inbox. Nobody but the controller writes the journal."""
+"""How others speak to a controller: a small file renamed into its inbox. Only the controller writes the journal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def collect_messages(folder: Path) -> list[Message]:
     """The messages that wait, oldest first. What is no message is moved aside, so that it is looked at once only."""
     inbox = folder / "inbox"
     try:
-        names = sorted(name for name in os.listdir(inbox) if name.endswith(".json") and not name.startswith("."))
+        names = sorted(path.name for path in inbox.iterdir() if path.suffix == ".json" and path.name[0] != ".")
     except FileNotFoundError:
         return []
     found = []

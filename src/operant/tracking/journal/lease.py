@@ -93,7 +93,7 @@ def read_lease(folder: Path) -> dict[str, Any]:
 def _mark_of(folder: Path) -> tuple[int, int] | None:
     """What changes whenever the lease is written: it is a new file each time."""
     try:
-        stat = os.stat(folder / "lease.json")
+        stat = (folder / "lease.json").stat()
     except FileNotFoundError:
         return None
     return stat.st_ino, stat.st_mtime_ns

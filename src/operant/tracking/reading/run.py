@@ -148,7 +148,7 @@ class Run:
         return {tag: concatenate(pieces) for tag, pieces in fresh.items()}
 
     def scalars(self, tag: str, *, superseded: bool = False) -> Points:
-        """All points of a tag as an array with the fields ``step``, ``wall``, ``value``, in the order they were recorded."""
+        """A tag's points as an array with the fields ``step``, ``wall``, ``value``, in the order they were recorded."""
         key = (tag, superseded)
         merged = self._merged.get(key)
         if merged is None:
@@ -163,7 +163,7 @@ class Run:
         return Point(*points[-1].item()) if len(points) else None
 
     def history(self, tag: str) -> list[dict[str, Any]]:
-        """A tag's points as assessors take them: ``{'iteration', 'value', 'created'}``, created in integer milliseconds."""
+        """A tag's points as assessors take them: ``{'iteration', 'value', 'created'}``, created in whole ms."""
         points = self.scalars(tag) if tag in self._chunks else empty_points()
         created = np.round(points["wall"] * 1000).astype(np.int64)
         rows = zip(points["step"].tolist(), points["value"].tolist(), created.tolist(), strict=True)

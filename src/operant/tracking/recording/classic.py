@@ -66,7 +66,12 @@ class ClassicCalls:
         walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:
-        """Record a picture: floats in 0…1 or bytes, in the layout that ``dataformats`` spells."""
+        """Record a picture: floats in 0…1 or integers to 255, in the layout that ``dataformats`` spells;
+        or the bytes of a PNG, JPEG, GIF or WebP file as they are."""
+        if isinstance(image, bytes):
+            suffix, shape = media.picture_format(image)
+            self._record_media("image", tag, image, suffix, step, walltime, shape)
+            return
         array = as_array(image)
         if array.ndim == 2 and dataformats == "CHW":
             dataformats = "HW"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 import wave
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,24 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[np.uint8]
 
-__all__ = ["encode_gif", "encode_png", "encode_wav", "figure_png", "frames_from", "pixels_from"]
+__all__ = [
+    "encode_gif",
+    "encode_png",
+    "encode_wav",
+    "figure_png",
+    "frames_from",
+    "picture_format",
+    "pixels_from",
+]
 
 
 def pixels_from(image: Any, layout: str) -> Pixels:
-    """Height x width x channels bytes from any layout made of the letters N, C, H, W; several pictures become a grid."""
+    """Height x width x channels bytes from any layout of the letters N, C, H, W; several pictures become a grid."""
     array = as_array(image)
     layout = layout.upper()
     if len(layout) != array.ndim or set(layout) - set("NCHW") or len(set(layout)) != len(layout):
         raise UsageError(
-            f"image of shape {array.shape} does not fit dataformats={layout!r}: give one letter of N, C, H, W for each axis"
+            f"image of shape {array.shape} does not fit dataformats={layout!r}: one letter of NCHW for each axis"
         )
     if "H" not in layout or "W" not in layout:
         raise UsageError(f"dataformats={layout!r} needs both H and W")
@@ -63,6 +72,17 @@ def to_bytes(array: Any) -> Pixels:
     if not np.issubdtype(array.dtype, np.floating):
         raise UsageError(f"a picture is made of numbers, got {array.dtype}")
     return (np.clip(np.nan_to_num(array), 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)  # type: ignore[no-any-return]
+
+
+def picture_format(data: bytes) -> tuple[str, tuple[int, ...] | None]:
+    """(suffix, height and width if it is cheap to tell) of an encoded picture."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
+        width, height = struct.unpack_from(">II", data, 16)
+        return ".png", (height, width)
+    for start, suffix in ((b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"RIFF", ".webp")):
+        if data.startswith(start):
+            return suffix, None
+    raise UsageError("a picture given as bytes must be a PNG, JPEG, GIF or WebP file")
 
 
 def encode_png(pixels: Pixels) -> bytes:

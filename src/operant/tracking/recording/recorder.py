@@ -7,9 +7,9 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operant._version import __version__
 from operant.errors import UsageError
@@ -17,6 +17,9 @@ from operant.tracking.format.blocks import MAX_PAYLOAD, MIXED, POINTS
 from operant.tracking.format.segments import SegmentWriter
 from operant.tracking.identity import process_identity
 from operant.tracking.recording import blobs, process, provenance
+
+if TYPE_CHECKING:
+    from operant.tracking.remote.send import Sender
 
 __all__ = ["Recorder"]
 
@@ -27,6 +30,7 @@ ROW = 4
 FLUSH_ROWS = 8192
 SYSTEM_SECONDS = 15.0
 BEAT_SECONDS = 30.0
+SYNC_SECONDS = 10.0
 _BULK_POINTS = (MAX_PAYLOAD - 8) // 24 // 2
 
 
@@ -48,7 +52,7 @@ class Recorder:
         tags: Iterable[str] = (),
         system_metrics: bool = True,
         collect_provenance: bool = True,
-        on_commit: Callable[[], None] | None = None,
+        sender: Sender | None = None,
     ) -> None:
         self.folder = folder
         self.run_id = run_id
@@ -62,7 +66,8 @@ class Recorder:
         self._records: list[dict[str, Any]] = []
         self._segment = SegmentWriter(folder, self._opening)
         self._refused = False
-        self._on_commit = on_commit
+        self._sender = sender
+        self._unsent_blobs: list[Path] = []
         self._born = self._committed_at = time.monotonic()
         self._sampler: Any = None
         self._sampled_at = 0.0
@@ -121,13 +126,17 @@ class Recorder:
         self.check_open()
         try:
             if isinstance(source, bytes):
-                return blobs.store_bytes(self.folder, source, suffix)
-            return blobs.store_file(self.folder, source)
+                blob = blobs.store_bytes(self.folder, source, suffix)
+            else:
+                blob = blobs.store_file(self.folder, source)
         except OSError as error:
             if isinstance(source, Path) and not os.access(source, os.R_OK):
                 raise
             self._warn_refused(error)
             return None
+        if self._sender is not None:
+            self._unsent_blobs.append(blobs.blob_path(self.folder, blob["name"]))
+        return blob
 
     def flush(self) -> None:
         with process.gate:
@@ -147,18 +156,16 @@ class Recorder:
 
     def end(self, status: str, *, code: int | None = None, error: str | None = None) -> None:
         """Write what is left and how the process ended, and let go of the file."""
-        if self.closed:
-            return
-        if self._collector is not None and self._collector is not threading.current_thread():
-            self._collector.join(timeout=provenance.GIT_SECONDS)
         with process.gate:
             if self.closed:
                 return
+            if self._collector is not None and self._collector is not threading.current_thread():
+                self._collector.join(timeout=provenance.GIT_SECONDS)
             if self._role != "child" or self.rows or self.ids:
                 self.record("end", status=status, code=code, error=error)
             self._take_buffers()
             self._commit()
-            if self._segment.lost_points or self._refused:
+            if self._refused:
                 log.warning("run %s ends incomplete: its disk refused the last points", self.run_id)
             try:
                 self._segment.close()
@@ -167,6 +174,8 @@ class Recorder:
             self.closed = True
             self.ids.clear()  # the fast path finds no series and comes to `check_open`
             process.unregister(self)
+        if self._sender is not None:
+            self._sender.finish(float(os.environ.get("OPERANT_SYNC_SECONDS") or SYNC_SECONDS))
 
     def after_fork_in_child(self) -> None:
         """The parent flushed before the fork; what other threads added since is the parent's to write."""
@@ -178,6 +187,7 @@ class Recorder:
         self._system_metrics = False
         self._collector = None
         self._refused = False
+        self._unsent_blobs = []
 
     def _opening(self) -> list[dict[str, Any]]:
         start = {
@@ -237,8 +247,9 @@ class Recorder:
             if self._refused:
                 self._refused = False
                 log.warning("run %s: the disk takes data again; recording goes on", self.run_id)
-            if self._on_commit is not None:
-                self._on_commit()
+            if self._sender is not None:
+                unsent, self._unsent_blobs = self._unsent_blobs, []
+                self._sender.wake(self._segment.writer_id, unsent)
 
     def _warn_refused(self, error: OSError) -> None:
         if not self._refused:

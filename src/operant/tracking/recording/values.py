@@ -63,11 +63,10 @@ def as_array(values: object) -> Any:
     import numpy as np
 
     detach = getattr(values, "detach", None)
-    if detach is not None:
-        values = detach().cpu()
-        if "bfloat16" in str(getattr(values, "dtype", "")):
-            values = values.float()
-    return np.asarray(values)
+    if detach is None:
+        return np.asarray(values)
+    tensor = detach().cpu()
+    return np.asarray(tensor.float() if "bfloat16" in str(tensor.dtype) else tensor)
 
 
 def as_plain(value: Any) -> Any:

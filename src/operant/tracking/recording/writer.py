@@ -18,6 +18,7 @@ from operant.tracking.reading.summary import summarize
 from operant.tracking.recording.classic import ClassicCalls
 from operant.tracking.recording.recorder import FLUSH_ROWS, ROW, Recorder
 from operant.tracking.recording.values import STEP_MAX, STEP_MIN, as_array, as_number, as_step, as_tag
+from operant.tracking.remote.client import tracking_uri
 
 __all__ = ["SummaryWriter"]
 
@@ -36,7 +37,8 @@ class SummaryWriter(ClassicCalls):
     :param comment: added to the name, as TensorBoard does.
     :param purge_step: with ``run``: points at and behind this step are superseded by what is recorded now.
     :param run: id of an existing run to add to: another process's part of it, or its continuation.
-    :param resumed_from: with ``run``: the step this program goes on from; later points of earlier attempts are superseded.
+    :param resumed_from: with ``run``: the step this program goes on from; later points of earlier attempts are
+        superseded.
     :param tags: labels to find the run by.
     :param config: settings of the program, as ``add_hparams`` takes them.
     :param root: the ``.operant`` folder; by default the nearest one above the current folder.
@@ -107,7 +109,7 @@ class SummaryWriter(ClassicCalls):
         scalar_value: Any = MISSING,
         global_step: int | None = None,
     ) -> None:
-        """Record one number (Python's, numpy's, or a tensor of one element). Without a step, this tag's calls are counted.
+        """Record one number: Python's, numpy's, or a tensor of one element. Without a step, this tag's calls count.
 
         ``scalar_value``, ``global_step``, ``new_style`` and ``double_precision`` are TensorBoard's names;
         values are always stored in double precision.
@@ -181,7 +183,7 @@ class SummaryWriter(ClassicCalls):
         self._core.record("tags", add=[as_tag(tag) for tag in tags])
 
     def resume_from(self, step: int | None) -> None:
-        """Say that the program goes on from its state after ``step``: points that earlier attempts recorded behind it are hidden."""
+        """Say that the program goes on from its state after ``step``: later points of earlier attempts are hidden."""
         step = None if step is None else as_step(step)
         self._core.begin_attempt(self._core.attempt + 1, step)
         self._counters = dict.fromkeys(self._counters, 0 if step is None else step + 1)
@@ -270,6 +272,11 @@ def _open_recorder(
     job_folder = os.environ.get("OPERANT_RUN_DIR")
     if run is None and job_folder:
         return _open_job_recorder(Path(job_folder).absolute(), label, tags, system_metrics)
+    uri = tracking_uri() if root is None else None
+    if uri is not None:
+        from operant.tracking.recording.remotely import open_remote_recorder
+
+        return open_remote_recorder(uri, label, run, tags, system_metrics, resumes)
     folder = find_root(root)
     if run is None:
         run_id = new_run_id(label)

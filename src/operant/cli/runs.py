@@ -1,0 +1,150 @@
+"""List the recorded runs, or show one of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from operant.cli._terminal import ago, clean, duration, iso, print_table, sparkline
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    _common(parser)
+    parser.add_argument("--status", help="only runs with this status (RUNNING, FINISHED, ERROR, KILLED, SILENT)")
+    parser.add_argument("--tag", action="append", default=[], help="only runs with this tag; may be given again")
+    parser.add_argument("--last", type=int, metavar="N", help="only the newest N")
+    parser.set_defaults(action=_list)
+    actions = parser.add_subparsers(title="actions", metavar="")
+    show = actions.add_parser("show", help="show one run: what it is, its settings, its scalars")
+    show.add_argument("id", help="the run's id, the start of it, or `last`")
+    show.add_argument(
+        "--scalar", action="store_true", help="every scalar: points, last, least and greatest value, shape"
+    )
+    _common(show, default=argparse.SUPPRESS)
+    show.set_defaults(action=_show)
+
+
+def run(args: argparse.Namespace) -> int:
+    return int(args.action(args))
+
+
+def _common(parser: argparse.ArgumentParser, **options: Any) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON", **options)
+    parser.add_argument("--root", help="the .operant folder (default: the nearest one)", **{"default": None, **options})
+
+
+def _list(args: argparse.Namespace) -> int:
+    from operant.tracking.places import find_root
+    from operant.tracking.reading.index import Index
+
+    root = find_root(args.root)
+    rows = [
+        row
+        for row in Index(root).rows()
+        if (args.status is None or row.status == args.status.upper()) and set(args.tag) <= set(row.tags)
+    ][: args.last]
+    if args.json:
+        print(
+            json.dumps([{**vars(row), "started": iso(row.started), "ended": iso(row.ended)} for row in rows], indent=1)
+        )
+    elif rows:
+        cells = [
+            (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
+            for row in rows
+        ]
+        print_table(("ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"), cells)
+    else:
+        print(f"No runs in {root}. Record one:\n")
+        print("    from operant import SummaryWriter")
+        print("    with SummaryWriter('first') as writer:")
+        print("        writer.add_scalar('return', 1.0, 0)")
+    return 0
+
+
+def _took(started: float | None, ended: float | None) -> str:
+    return "" if started is None or ended is None else duration(max(0.0, ended - started))
+
+
+def _show(args: argparse.Namespace) -> int:
+    from operant.tracking import Run
+
+    run = Run.open(args.id, args.root)
+    scalars = {tag: _describe(run, tag) for tag in run.scalar_tags}
+    if args.json:
+        print(json.dumps(_as_json(run, scalars if args.scalar else None), indent=1))
+        return 0
+    summary = run.summary
+    git = run.provenance.get("git", {})
+    facts = {
+        "run": run.id,
+        "name": run.name,
+        "status": run.status + (f": {summary.error}" if summary.error else ""),
+        "started": f"{iso(summary.started)} ({ago(summary.started)})" if summary.started else "",
+        "took": _took(summary.started, summary.ended),
+        "attempt": str(run.attempt) if run.attempt > 1 else "",
+        "tags": " ".join(run.tags),
+        "command": " ".join(summary.command),
+        "host": str(run.provenance.get("process", {}).get("host", "")),
+        "git": f"{git['commit'][:12]} {git['branch']}{' with changes' if git['dirty'] else ''}" if git else "",
+        "files": ", ".join(run.files),
+        "folder": str(run.folder),
+    }
+    for name, value in facts.items():
+        if value:
+            print(f"{name:<9} {clean(value)}")
+    for sentence in run.damage:
+        print(f"{'damage':<9} {clean(sentence)}")
+    if run.params:
+        print("\nsettings")
+        for name, value in run.params.items():
+            print(f"  {clean(name)} = {clean(json.dumps(value))}")
+    print(f"\nscalars ({len(scalars)})")
+    shown = scalars if args.scalar else dict(list(scalars.items())[:20])
+    cells = []
+    for tag, one in shown.items():
+        numbers = [f"{one[name]:.6g}" for name in ("last", "least", "greatest")]
+        cells.append((tag, str(one["points"]), str(one["step"]), *numbers, sparkline(one["shape"])))
+    if cells:
+        print_table(("TAG", "POINTS", "STEP", "LAST", "LEAST", "GREATEST", "SHAPE"), cells)
+    if len(shown) < len(scalars):
+        print(f"… and {len(scalars) - len(shown)} more: --scalar shows all")
+    return 0
+
+
+def _describe(run: Any, tag: str) -> dict[str, Any]:
+    import numpy as np
+
+    chart = run.chart(tag, 30)
+    last = run.latest(tag)
+    finite = chart.least[np.isfinite(chart.least)]
+    return {
+        "points": int(chart.count.sum()),
+        "step": last.step if last else None,
+        "last": last.value if last else float("nan"),
+        "least": float(finite.min()) if len(finite) else float("nan"),
+        "greatest": float(np.fmax.reduce(chart.greatest)) if len(finite) else float("nan"),
+        "shape": [float(value) for value in chart.mean],
+    }
+
+
+def _as_json(run: Any, scalars: dict[str, Any] | None) -> dict[str, Any]:
+    summary = run.summary
+    found = {
+        "id": run.id,
+        "name": run.name,
+        "status": run.status,
+        "started": iso(summary.started),
+        "ended": iso(summary.ended),
+        "tags": run.tags,
+        "attempt": run.attempt,
+        "error": summary.error,
+        "params": run.params,
+        "provenance": run.provenance,
+        "files": {name: str(path) for name, path in run.files.items()},
+        "damage": run.damage,
+        "scalar_tags": run.scalar_tags,
+    }
+    if scalars is not None:
+        found["scalars"] = {tag: run.history(tag) for tag in scalars}
+    return found

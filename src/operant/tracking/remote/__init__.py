@@ -1,0 +1,1 @@
+"""Runs across the network: the same blocks, sent to a server and stored there once."""
