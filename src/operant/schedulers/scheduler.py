@@ -1,0 +1,582 @@
+"""Runs one search: asks, filters, journals, submits, watches and tells the searcher what came of it.
+
+One loop that waits for events and acts on them. Everything it decides is in the journal before it is done, so a
+controller that dies at any moment can be followed by another that goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import itertools
+import math
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from operant.assessors import AssessResult
+from operant.errors import OperantError
+from operant.schedulers.final_check import FinalCheck
+from operant.schedulers.plan import SearchPlan
+from operant.schedulers.restore import Restored
+from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial, job_id_of
+from operant.schedulers.view import NoView, View
+from operant.schedulers.workspace import Workspace
+from operant.searchers import Observation, Proposal
+from operant.sites import Event, Found, Site, Submission, make_token
+from operant.sites.clock import Clock, SystemClock
+from operant.tracking.journal import Journal, collect_messages
+
+__all__ = ["Outcome", "Scheduler"]
+
+MOST_FILTERED = 1000
+INBOX_SECONDS = 0.3
+TAIL_SECONDS = 0.25
+LONGEST_RETRY_DELAY = 300.0
+DISK_FULL_SECONDS = 1.0
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_USABLE = ("FINISHED", "STOPPED")
+
+
+class Outcome(NamedTuple):
+    """How a search ended."""
+
+    status: str
+    """FINISHED, KILLED (told to stop) or ERROR (interrupted)."""
+    reason: str
+    best: Proposal | None
+    reward: float | None
+    tries: int
+    checks: dict[int, dict[str, Any]]
+
+
+class Interrupt(NamedTuple):
+    """Put into the mailbox by a signal: end everything, as an ERROR."""
+
+    reason: str
+
+
+class Scheduler:
+    """One search on one site. Criteria see it as ``scheduler``: ``is_stop``, ``tries``, ``best``, ``jobs``, ``elapsed``."""
+
+    def __init__(
+        self,
+        plan: SearchPlan,
+        folder: Path,
+        site: Site,
+        *,
+        name: str | None = None,
+        clock: Clock | None = None,
+        workspace: Workspace | None = None,
+        view: View | None = None,
+        resume: bool = False,
+        force: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.name = name or folder.name
+        self.site = site
+        self.clock = clock or SystemClock()
+        self.workspace = workspace
+        self.view = view or NoView()
+        self.searcher = plan.searcher
+        self.maximize = plan.maximize
+        self.is_stop = False
+        self.paused = False
+        self.tries = 0
+        self.jobs: dict[str, ScheduledJob] = {}
+        self.best: tuple[float, Proposal, dict[int | None, float]] | None = None
+        self.checks: dict[int, dict[str, Any]] = {}
+        self._resume = resume
+        self._force = force
+        self._trials: dict[int, Trial] = {}
+        self._proposals: dict[int, Proposal] = {}
+        self.ranking: list[tuple[float, int]] = []
+        """(reward, number) of every proposal that ran all its seeds."""
+        self._ready: deque[ScheduledJob] = deque()
+        self._delayed: list[tuple[float, int, ScheduledJob]] = []
+        self.running: dict[str, ScheduledJob] = {}
+        self._order = itertools.count()
+        self._exhausted = False
+        self._filtered_in_row = 0
+        self._end: tuple[str, str] = ("FINISHED", "all done")
+        self._killing: tuple[str, str] | None = None
+        self._seconds_before = 0.0
+        self._backlog: list[Any] = []
+        self._disk_full_until = 0.0
+        self._inbox_at = self._tails_at = 0.0
+        self._watches_tails = plan.assessor is not None or plan.no_report_timeout is not None
+
+    # -- what criteria and commands may use ---------------------------------------------------------------------
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that this search has run, those before a resume included."""
+        return self._seconds_before + self.clock.now() - self._began
+
+    def stop(self, reason: str, *, kill: bool, status: str = "FINISHED") -> None:
+        """End the search: no new jobs, and with ``kill`` none of the running ones is waited for."""
+        if self.is_stop and not (kill and self._killing is None):
+            return
+        self.is_stop = True
+        self._end = (status, reason)
+        self.journal.append("stopping", reason=reason, kill=kill)
+        if kill:
+            verdict = "KILLED" if status != "ERROR" else "ERROR"
+            self._killing = (verdict, reason)
+            self._cancel(list(self.running.values()), verdict, reason)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """End everything now, from any thread or a signal handler; jobs under way count as ERROR."""
+        self.clock.put(Interrupt(reason))
+
+    # -- the whole -----------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        with Journal.open(self.folder, force=self._force) as journal:
+            self.journal = journal
+            self._began = self.clock.now()
+            restored = Restored(self, journal, resume=self._resume, force=self._force)
+            try:
+                self.site.start(self.clock.put)
+                restored.take_over()
+                self._commit()
+                self.plan.stop.before_run(self)
+                self._loop()
+                if self._killing is None and self.plan.seeds.check_top:
+                    FinalCheck(self).run()
+                self.plan.stop.after_run(self)
+            except BaseException as error:
+                self._end = ("ERROR", f"{type(error).__name__}: {error}")
+                self._killing = ("ERROR", "controller_failed")
+                self._abandon()
+                raise
+            finally:
+                self._close()
+            best = self.best
+            return Outcome(
+                *self._end, best[1] if best else None, best[0] if best else None, self.tries, self.checks
+            )
+
+    def _loop(self) -> None:
+        while True:
+            self._dispatch()
+            if not (self.running or self._delayed or self._ready):
+                return
+            self.view.tick(self)
+            for item in (*self._take_backlog(), *self.clock.wait(self._timeout())):
+                self._handle(item)
+            self._look_after(self.clock.now())
+
+    def _abandon(self) -> None:
+        """Something is wrong with the controller itself: end the jobs, so that none is left alone."""
+        self._cancel(list(self.running.values()), "ERROR", "controller_failed")
+        deadline = self.clock.now() + self.plan.limits.grace_seconds + 5
+        while self.running and self.clock.now() < deadline:
+            for item in self.clock.wait(0.1):
+                if isinstance(item, Event) and item.kind in ("ended", "lost") and item.token in self.running:
+                    job = self.running.pop(item.token)
+                    self._record_end(job, "ERROR", "controller_failed", item.info)
+
+    def _close(self) -> None:
+        status = self._killing[0] if self._killing is not None else None
+        for job in (*self._ready, *(one for _, _, one in self._delayed)):
+            if status is not None and job.attempt == 0:
+                self.journal.append("planned", job=job.id, number=job.number, seed=job.seed, status=status)
+        for job in self.jobs.values():
+            if job.status == "PAUSED" and self._end[0] == "FINISHED":
+                self._record_end(job, "STOPPED", "assessor", {})
+        try:
+            self.site.close()
+        finally:
+            self.journal.append("closed", status=self._end[0], reason=self._end[1], wall=self.clock.wall())
+            self.view.close(self)
+
+    # -- making and starting jobs --------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        """Fill the free slots. What is to be started is in the journal before the site hears of it."""
+        submissions: list[Submission] = []
+        now = self.clock.now()
+        while self._delayed and self._delayed[0][0] <= now:
+            self._ready.append(heapq.heappop(self._delayed)[2])
+        while len(self.running) < self.plan.parallel_size and now >= self._disk_full_until and not self.paused:
+            job = self._next_job()
+            if job is None:
+                break
+            submission = self._submission(job)
+            if submission is None:
+                break
+            submissions.append(submission)
+        self._commit(durable=bool(submissions) and self.site.outlives_controller)
+        if submissions:
+            self.site.submit(submissions)
+        for _ in submissions:
+            self.plan.stop.after_iter(self)
+
+    def _next_job(self) -> ScheduledJob | None:
+        if self._killing is not None:
+            return None
+        if not self._ready and not self._propose():
+            return None
+        return self._ready.popleft()
+
+    def _propose(self) -> bool:
+        """Ask the searcher until a proposal passes the filter, and queue its first jobs."""
+        if self.is_stop or self._exhausted:
+            return False
+        self.plan.stop.before_iter(self)
+        while not self.is_stop:
+            if not self.searcher.ready():
+                return False
+            proposal = self.searcher.propose()
+            if proposal is None:
+                self._exhausted = True
+                return False
+            record: dict[str, Any] = {"number": proposal.number, "config": proposal.config}
+            for key in ("budget", "parent", "notes"):
+                if getattr(proposal, key) is not None:
+                    record[key] = getattr(proposal, key)
+            self.journal.append("proposed", **record)
+            if not self._is_filtered(proposal):
+                self.tries += 1
+                self.open_trial(proposal)
+                return True
+        return False
+
+    def _is_filtered(self, proposal: Proposal) -> bool:
+        if self.plan.filter is None:
+            return False
+        job = ScheduledJob(str(proposal.number), f"{self.name}-{proposal.number}", proposal.number, None, proposal.config)
+        if not self.plan.filter.filter(job):
+            self._filtered_in_row = 0
+            return False
+        self.journal.append("filtered", number=proposal.number)
+        self.searcher.observe(Observation(proposal.number, status="FILTERED"))
+        self._filtered_in_row += 1
+        if self._filtered_in_row >= MOST_FILTERED:
+            raise OperantError(
+                f"the filter dropped {MOST_FILTERED} proposals in a row, the last being {proposal.config}: "
+                f"it seems to leave nothing"
+            )
+        return True
+
+    def open_trial(self, proposal: Proposal) -> Trial:
+        trial = Trial(proposal, list(self.plan.seeds.seeds))
+        self._trials[proposal.number] = trial
+        self._proposals[proposal.number] = proposal
+        for _ in self.plan.seeds.first():
+            self.queue_seed(trial)
+        return trial
+
+    def queue_seed(self, trial: Trial) -> None:
+        seed = trial.waiting.pop(0)
+        job = self.make_job(trial.proposal, seed)
+        trial.open.add(job.id)
+        self._ready.append(job)
+
+    def make_job(self, proposal: Proposal, seed: int | None, *, check: bool = False) -> ScheduledJob:
+        job_id = job_id_of(proposal.number, seed, check=check)
+        job = ScheduledJob(job_id, f"{self.name}-{job_id}", proposal.number, seed, proposal.config)
+        job.budget = proposal.budget
+        job.check = check
+        self.jobs[job_id] = job
+        return job
+
+    def queue(self, job: ScheduledJob) -> None:
+        self._ready.append(job)
+
+    def _submission(self, job: ScheduledJob) -> Submission | None:
+        """Give the job its slot; None, with the job back in front of the queue, while it cannot have one."""
+        gpus = None
+        if self.plan.gpus is not None:
+            gpus = self.plan.gpus.take(job.id)
+            if gpus is None:
+                self._ready.appendleft(job)
+                return None
+        job.attempt += 1
+        job.token = make_token(job.id, job.attempt, secrets.token_hex(8))
+        job.status, job.reward, job.reason, job.error, job.verdict = "PENDING", None, None, None, None
+        job.started = job.ended = job.begun = None
+        job.judged = 0
+        job.last_report = self.clock.now()
+        try:
+            if self.workspace is not None:
+                submission = self.workspace.prepare(job, gpus)
+                job.reader = self.workspace.reader(job)
+            else:
+                submission = Submission(job.token, job.id, job.attempt, [], self.folder, self.folder, config=job.arg_dict)
+                job.reader = MemoryReader(self.plan.rule)
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            self._wait_for_disk(job)
+            return None
+        self.journal.append("submitting", job=job.id, number=job.number, seed=job.seed, attempt=job.attempt, token=job.token)
+        self.running[job.token] = job
+        return submission
+
+    def _wait_for_disk(self, job: ScheduledJob) -> None:
+        job.attempt -= 1
+        job.keep_work = False
+        if self.plan.gpus is not None:
+            self.plan.gpus.give_back(job.id)
+        self._disk_full_until = self.clock.now() + DISK_FULL_SECONDS
+        heapq.heappush(self._delayed, (self._disk_full_until, next(self._order), job))
+        self.view.note("the disk is full: no job is started until there is room")
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def _handle(self, item: Any) -> None:
+        if isinstance(item, Interrupt):
+            self.stop(item.reason, kill=True, status="ERROR")
+            return
+        job = self.running.get(item.token)
+        if job is None:
+            return
+        if item.kind == "started":
+            job.status, job.started = "RUNNING", item.info.get("wall", self.clock.wall())
+            job.begun = job.last_report = self.clock.now()
+            self.journal.append("started", job=job.id, attempt=job.attempt, wall=job.started)
+            self.view.changed(self, job)
+        elif item.kind == "report":
+            assert isinstance(job.reader, MemoryReader)
+            job.reader.add(item.info["tag"], item.info["step"], item.info["value"], self.clock.wall())
+            job.last_report = self.clock.now()
+            self._assess(job)
+        else:
+            self._on_end(job, item)
+
+    def _on_end(self, job: ScheduledJob, event: Event) -> None:
+        del self.running[job.token]
+        if self.plan.gpus is not None:
+            self.plan.gpus.give_back(job.id)
+        info = event.info
+        if "values" in info and isinstance(job.reader, MemoryReader):
+            job.reader.values = info["values"]
+        status, reason = self._status_of(job, event)
+        if status != "ERROR" and job.reader is not None:
+            job.reward, complaint = job.reader.result()
+            if job.reward is None and status == "FINISHED":
+                job.error = complaint
+        self._record_end(job, status, reason, info)
+        if self.plan.assessor is not None and job.reader is not None and status == "FINISHED":
+            self.plan.assessor.assess_job(job.id, job.reader.history())
+            self.plan.assessor.job_end(job.id)
+            self._promote()
+        if status == "ERROR" and job.retries < self.plan.max_retries and self._killing is None:
+            delay = min(self.plan.retry_delay * 2.0**job.retries, LONGEST_RETRY_DELAY)
+            job.retries += 1
+            job.keep_work = False
+            job.status = "PENDING"
+            heapq.heappush(self._delayed, (self.clock.now() + delay, next(self._order), job))
+            return
+        self.settle(job)
+
+    def _status_of(self, job: ScheduledJob, event: Event) -> tuple[str, str | None]:
+        info = event.info
+        reason = info.get("reason")
+        if event.kind == "ended" and info.get("code") == 0 and reason is None:
+            return "FINISHED", None  # also when it was told to end, but had finished by then
+        if job.verdict is not None:
+            return job.verdict
+        if reason == "time_limit":
+            return "STOPPED", "time_limits_per_job"
+        return "ERROR", reason
+
+    def _record_end(self, job: ScheduledJob, status: str, reason: str | None, info: Mapping[str, Any]) -> None:
+        job.status, job.reason = status, reason
+        job.started = info.get("started", job.started)
+        job.ended = info.get("ended", job.ended if job.ended is not None else self.clock.wall())
+        if status == "ERROR":
+            job.error = _what_went_wrong(info, reason)
+        record: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "status": status, "wall": job.ended}
+        found = {"reward": job.reward, "reason": reason, "error": job.error, "code": info.get("code"), "started": job.started}
+        record.update((key, value) for key, value in found.items() if value is not None)
+        self.journal.append("ended", **record)
+        self.view.changed(self, job)
+
+    def settle(self, job: ScheduledJob) -> None:
+        """A job is done: see what that means for its proposal."""
+        if job.check:
+            return
+        trial = self._trials.get(job.number)
+        if trial is None:  # it was paused, went on, and has ended now
+            trial = self._trials[job.number] = Trial(self._proposals[job.number], [])
+        trial.open.discard(job.id)
+        if job.status in ("KILLED", "ERROR"):
+            trial.failed = "KILLED" if job.status == "KILLED" or trial.failed == "KILLED" else "ERROR"
+        else:
+            trial.statuses.append(job.status)
+            if job.reward is not None:
+                trial.rewards[job.seed] = job.reward
+            if isinstance(job.reader, MemoryReader):
+                trial.values = job.reader.values
+        if trial.open:
+            return
+        if trial.waiting and trial.failed is None and self._killing is None:
+            incumbent = self.best[2] if self.best is not None else None
+            if not self.plan.seeds.loses(trial.rewards, incumbent):
+                self.queue_seed(trial)
+                return
+            trial.raced_out = True
+            self.journal.append("raced", number=job.number, seeds=len(trial.rewards))
+        self._observe(trial)
+
+    def _observe(self, trial: Trial) -> None:
+        proposal = trial.proposal
+        del self._trials[proposal.number]
+        rewards = list(trial.rewards.values())
+        complete = trial.raced_out or len(rewards) == len(self.plan.seeds.seeds)
+        reward = self.plan.seeds.reward(rewards) if rewards and complete and trial.failed is None else None
+        values: dict[str, float] = dict(trial.values) if len(rewards) == 1 else {}
+        if reward is not None:
+            values[self.plan.rule.attribute] = reward
+        status = trial.status
+        self.journal.append("observed", number=proposal.number, status=status, values=values, reward=reward)
+        self.searcher.observe(Observation(proposal.number, None, 1, status, values))
+        self._exhausted = False
+        if reward is None or math.isnan(reward) or trial.raced_out:
+            return
+        self.note_reward(reward, proposal, dict(trial.rewards))
+        self.plan.stop.rules.after_result(self, reward)
+
+    def note_reward(self, reward: float, proposal: Proposal, rewards: dict[int | None, float]) -> None:
+        self.ranking.append((reward, proposal.number))
+        if self.best is None or (reward > self.best[0] if self.maximize else reward < self.best[0]):
+            self.best = (reward, proposal, rewards)
+
+    # -- looking after what runs ---------------------------------------------------------------------------------
+
+    def _look_after(self, now: float) -> None:
+        if now >= self._inbox_at:
+            self._inbox_at = now + INBOX_SECONDS
+            self._read_inbox()
+        if self._watches_tails and now >= self._tails_at:
+            self._tails_at = now + TAIL_SECONDS
+            for job in list(self.running.values()):
+                if job.begun is not None and job.reader is not None and job.reader.refresh():
+                    job.last_report = now
+                    self._assess(job)
+        limit, silence = self.plan.limits.seconds, self.plan.no_report_timeout
+        for job in list(self.running.values()) if limit is not None or silence is not None else ():
+            if job.begun is None or job.verdict is not None:
+                continue
+            if limit is not None and now >= job.begun + limit:
+                self._cancel([job], "STOPPED", "time_limits_per_job")
+            elif silence is not None and now >= job.last_report + silence:
+                self._cancel([job], "ERROR", "no_report_timeout")
+        total = self.plan.stop.rules.time_limits
+        if total is not None and self._killing is None and self.elapsed >= total:
+            self.stop("time_limits", kill=True)
+
+    def _timeout(self) -> float:
+        """Seconds until something is due though nothing happens."""
+        times = [self._inbox_at]
+        if self._watches_tails:
+            times.append(self._tails_at)
+        if self._delayed:
+            times.append(self._delayed[0][0])
+        limit, silence = self.plan.limits.seconds, self.plan.no_report_timeout
+        if limit is not None or silence is not None:
+            for job in self.running.values():
+                if job.begun is not None and job.verdict is None:
+                    times += [job.begun + limit] if limit is not None else []
+                    times += [job.last_report + silence] if silence is not None else []
+        now = self.clock.now()
+        total = self.plan.stop.rules.time_limits
+        if total is not None and self._killing is None:
+            times.append(now + total - self.elapsed)
+        return max(0.0, min(times) - now)
+
+    def _assess(self, job: ScheduledJob) -> None:
+        if self.plan.assessor is None or job.verdict is not None or job.reader is None:
+            return
+        history = job.reader.history()
+        if len(history) <= job.judged:
+            return
+        job.judged = len(history)
+        result = self.plan.assessor.assess_job(job.id, history)
+        answer = result if isinstance(result, AssessResult) else AssessResult.Good
+        self.journal.append("assessed", job=job.id, iteration=history[-1]["iteration"], result=answer.value)
+        if answer is AssessResult.Bad:
+            self._cancel([job], "STOPPED", "assessor")
+        elif answer is AssessResult.Pause:
+            self._cancel([job], "PAUSED", "assessor")
+        self._promote()
+
+    def _promote(self) -> None:
+        """Let jobs go on that the assessor had told to pause."""
+        promotions: Callable[[], Any] | None = getattr(self.plan.assessor, "promotions", None)
+        for job_id in promotions() if promotions is not None else ():
+            job = self.jobs.get(job_id)
+            if job is not None and job.status == "PAUSED":
+                job.status, job.keep_work = "PENDING", True
+                self._ready.append(job)
+
+    def _cancel(self, jobs: list[ScheduledJob], status: str, reason: str) -> None:
+        for job in jobs:
+            job.verdict = (status, reason)
+        if jobs:
+            self._commit()
+            self.site.cancel([job.token for job in jobs], reason, self.plan.limits.grace_seconds)
+
+    def _read_inbox(self) -> None:
+        for message in collect_messages(self.folder):
+            content = message.content
+            self.journal.append("message", content=content, wall=self.clock.wall())
+            kind = content["type"]
+            if kind == "stop" and content.get("jobs"):
+                wanted = {str(one) for one in content["jobs"]}
+                self._cancel([job for job in self.running.values() if job.id in wanted], "KILLED", "stopped by its user")
+            elif kind == "stop":
+                self.stop("stopped by its user", kill=True, status="KILLED")
+            elif kind in ("pause", "resume"):
+                self.paused = kind == "pause"
+            elif kind == "limits" and isinstance(content.get("parallel_size"), int):
+                self.plan.parallel_size = max(1, content["parallel_size"])
+            message.done()
+
+    # -- the journal ---------------------------------------------------------------------------------------------
+
+    def _commit(self, *, durable: bool = False) -> None:
+        """Write what was decided. On a full disk nothing more is decided until it is written."""
+        told = False
+        while True:
+            try:
+                self.journal.commit(durable=durable)
+                return
+            except OSError as error:
+                if error.errno not in _DISK_FULL:
+                    raise
+            if not told:
+                told = True
+                self.view.note("the disk is full: the search waits until its journal can be written")
+            self._backlog += self.clock.wait(DISK_FULL_SECONDS)
+            if any(isinstance(item, Interrupt) for item in self._backlog):
+                raise OperantError("interrupted while the disk was full; what had been decided last is not in the journal")
+
+    def _take_backlog(self) -> list[Any]:
+        items, self._backlog = self._backlog, []
+        return items
+
+    def adopt(self, job: ScheduledJob, found: Found) -> None:
+        """Take over an attempt of an earlier controller: it has ended, or goes on and will be heard of."""
+        job.begun = job.last_report = self.clock.now()
+        job.reader = self.workspace.reader(job) if self.workspace is not None else MemoryReader(self.plan.rule)
+        self.running[job.token] = job
+        if found.state == "ended":
+            self.clock.put(Event("ended", job.token, found.record))
+
+
+def _what_went_wrong(info: Mapping[str, Any], reason: str | None) -> str:
+    if info.get("error"):
+        return str(info["error"])
+    told = {"memory_limit": "it passed its memory limit", "no_report_timeout": "it reported nothing for too long"}
+    if reason is not None:
+        return told.get(reason, reason.replace("_", " "))
+    if info.get("signal"):
+        return f"killed by signal {info['signal']}"
+    return f"exit code {info.get('code')}"
