@@ -24,7 +24,9 @@ def join_compare(workdir: Path, plan: SearchPlan, view: View) -> None:
         path = store / f"{check_run_id(plan.compare['id'])}.json"
         if not path.exists():
             known = ", ".join(sorted(one.stem for one in store.glob("*.json"))) or "none"
-            raise ConfigError(f"there is no group {plan.compare['id']!r}; there are: {known}", ("pavi", "compare", "id"))
+            raise ConfigError(
+                f"there is no group {plan.compare['id']!r}; there are: {known}", ("pavi", "compare", "id")
+            )
         group: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     else:
         name = plan.compare["name"]

@@ -28,10 +28,10 @@ class FinalCheck:
         jobs = {}
         for number in top:
             for seed in plan.check_seeds:
-                job = scheduler.make_job(scheduler._proposals[number], seed, check=True)
+                job = scheduler.make_job(scheduler.proposals[number], seed, check=True)
                 jobs[number, seed] = job
                 scheduler.queue(job)
-        scheduler._loop()
+        scheduler.loop()
         for number in top:
             rewards = [jobs[number, seed].reward for seed in plan.check_seeds]
             good = [reward for reward in rewards if reward is not None]
@@ -41,4 +41,4 @@ class FinalCheck:
             found = {"number": number, "mean": centre, "low": low, "high": high, "runs": len(good)}
             scheduler.checks[number] = found
             scheduler.journal.append("checked", **found)
-        scheduler._commit()
+        scheduler.commit()

@@ -53,11 +53,16 @@ class GpuPool:
         """GPUs for a job, the least used first; None while there are not enough."""
         share = min(self.per_job, 1.0)
         wanted = max(1, int(self.per_job))
-        free = sorted((load, place, name) for place, (name, load) in enumerate(self._load.items()) if load + share <= 1 + 1e-9)
+        free = sorted(
+            (load, place, name) for place, (name, load) in enumerate(self._load.items()) if load + share <= 1 + 1e-9
+        )
         if len(free) < wanted:
             return None
         # The fullest that still fits: whole GPUs stay free for as long as can be.
-        chosen = [name for _, _, name in (free[:wanted] if share == 1 else sorted(free, key=lambda one: (-one[0], one[1]))[:1])]
+        chosen = [
+            name
+            for _, _, name in (free[:wanted] if share == 1 else sorted(free, key=lambda one: (-one[0], one[1]))[:1])
+        ]
         for name in chosen:
             self._load[name] += share
         self._held[token] = chosen

@@ -64,8 +64,12 @@ class LocalJob(Job):
     exit: Mapping[str, Any] | None = None
     """How it ended, as its wrapper says."""
 
-    def start(self, workdir: str | os.PathLike[str] = ".operant/jobs", limits: Limits | None = None) -> None:
+    def start(
+        self, *, workdir: str | os.PathLike[str] = ".operant/jobs", limits: Limits | None = None, **options: Any
+    ) -> None:
         """Start the program in ``<workdir>/jobs/<name>/work``, a copy of the current folder's code."""
+        if options:
+            raise UsageError(f"a job of this machine has no option {next(iter(options))!r}")
         if self._status != "PENDING" or self.exit is not None:
             raise UsageError(f"job {self.name!r} was started before")
         base = Path(workdir).absolute()

@@ -1,4 +1,4 @@
-"""What a search is at any moment, folded from its journal: the same for the controller that resumes and for who looks on."""
+"""What a search is at any moment, folded from its journal: the same for who resumes it and for who looks on."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class JobRecord:
     """One job as the journal tells it; attempts overwrite each other."""
 
     __slots__ = (
-        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "started", "status",
-        "token",
+        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "started",
+        "status", "token",
     )  # fmt: skip
 
     def __init__(self, job_id: str, number: int, seed: int | None) -> None:
@@ -172,7 +172,11 @@ class Ledger:
             reward = proposal.reward
             if reward is None or reward != reward or proposal.raced_out or proposal.status not in USABLE:
                 continue
-            if found is None or found.reward is None or (reward > found.reward if self.maximize else reward < found.reward):
+            if (
+                found is None
+                or found.reward is None
+                or (reward > found.reward if self.maximize else reward < found.reward)
+            ):
                 found = proposal
         return found
 

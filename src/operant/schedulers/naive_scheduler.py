@@ -14,7 +14,7 @@ from typing import Any
 from operant.errors import UsageError
 from operant.schedulers.compare import join_compare
 from operant.schedulers.log import LogView
-from operant.schedulers.plan import SearchPlan, load_plan, make_plan
+from operant.schedulers.plan import load_plan, make_plan
 from operant.schedulers.scheduler import Outcome, Scheduler
 from operant.schedulers.view import NoView, View
 from operant.schedulers.workspace import Workspace
@@ -75,6 +75,11 @@ class NaiveScheduler(BaseScheduler):
             self.plan = make_plan(config, folder=self.source, function=function is not None or site is not None)
         else:
             self.plan = load_plan(config, folder=self.source)
+        self.origin = {
+            "file": None if isinstance(config, Mapping) else str(Path(config).absolute()),
+            "source": str(self.source),
+            "symlinks": [os.fspath(path) for path in self.symlink_paths],
+        }
         self.scheduler: Scheduler | None = None
 
     def run(self) -> Outcome:
@@ -99,9 +104,12 @@ class NaiveScheduler(BaseScheduler):
             site,
             clock=self._clock,
             workspace=workspace,
-            view=LogView(self.view, self.workdir / "search.log") if self.plan.generate_log and not in_process else self.view,
+            view=LogView(self.view, self.workdir / "search.log")
+            if self.plan.generate_log and not in_process
+            else self.view,
             resume=self.resume,
             force=self.force,
+            origin=self.origin,
         )
         with _signals_interrupt(self.scheduler):
             return self.scheduler.run()
@@ -159,5 +167,3 @@ def _signals_interrupt(scheduler: Scheduler) -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-

@@ -18,7 +18,13 @@ _PLAIN = {
     ("builtins", "frozenset"): frozenset,
     ("builtins", "bytearray"): bytearray,
 }
-_NUMPY_MODULES = {"numpy", "numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric"}
+_NUMPY_MODULES = {
+    "numpy",
+    "numpy.core.multiarray",
+    "numpy._core.multiarray",
+    "numpy.core.numeric",
+    "numpy._core.numeric",
+}
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -60,7 +60,7 @@ class SearchPlan:
     max_retries: int = 0
     retry_delay: float = 1.0
     no_report_timeout: float | None = None
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     gpus: GpuPool | None = None
     compare: dict[str, str] = field(default_factory=dict)
     scalars: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class SearchPlan:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def load_plan(path: str | Path, *, folder: Path | None = None) -> SearchPlan:
+def load_plan(path: str | os.PathLike[str], *, folder: Path | None = None) -> SearchPlan:
     """Read and check a search's file. ``folder`` is where its commands will find their files."""
     file = Path(path)
     config, lines = load_yaml_file(file)
@@ -95,7 +95,9 @@ def load_plan(path: str | Path, *, folder: Path | None = None) -> SearchPlan:
     return plan
 
 
-def make_plan(config: Any, *, beside: Path | None = None, folder: Path | None = None, function: bool = False) -> SearchPlan:
+def make_plan(
+    config: Any, *, beside: Path | None = None, folder: Path | None = None, function: bool = False
+) -> SearchPlan:
     """Check a configuration that is a dict already. With ``function`` no command is needed."""
     beside = beside or Path.cwd()
     folder = folder or Path.cwd()
@@ -136,7 +138,11 @@ def make_plan(config: Any, *, beside: Path | None = None, folder: Path | None = 
     assessor = _assessor(chosen["assessor"], searcher, rule)
     with _under(*chosen["seeds"][1][:-1]):
         seeds = SeedPlan.parse(
-            chosen["seeds"][0], chosen["seed_reward"][0], chosen["racing"][0], chosen["final_check"][0], searcher.optimize_mode
+            chosen["seeds"][0],
+            chosen["seed_reward"][0],
+            chosen["racing"][0],
+            chosen["final_check"][0],
+            searcher.optimize_mode,
         )
     with _under("scheduler"):
         plan = SearchPlan(
@@ -279,7 +285,7 @@ def _check_files(space: Dict, folder: Path, search_args: Any) -> None:
 def _mentions(argument: Mapping[str, Any], name: Any) -> bool:
     if argument.get("type") == "Nested":
         return any(name in row for row in argument.get("data", ()))
-    return argument.get("name") == name
+    return bool(argument.get("name") == name)
 
 
 def _assessor(found: tuple[Any, tuple[str, ...]], searcher: BaseSearcher, rule: RewardRule) -> BaseAssessor | None:
@@ -301,7 +307,8 @@ def _assessor(found: tuple[Any, tuple[str, ...]], searcher: BaseSearcher, rule: 
                 options["optimize_mode"] = searcher.optimize_mode
         if options.get("optimize_mode", searcher.optimize_mode) != searcher.optimize_mode:
             raise ConfigError(
-                f"the searcher's `optimize_mode` is {searcher.optimize_mode!r}; both must be the same", ("optimize_mode",)
+                f"the searcher's `optimize_mode` is {searcher.optimize_mode!r}; both must be the same",
+                ("optimize_mode",),
             )
         return build_assessor(options)
 
@@ -380,8 +387,11 @@ def _check_lag(plan: SearchPlan) -> None:
     }
     for name, given in timed.items():
         if given():
-            raise ConfigError(f"`lag` makes proposals independent of timing, and `{name}` depends on it; drop one", ("searcher", "lag"))
+            raise ConfigError(
+                f"`lag` makes proposals independent of timing, and `{name}` depends on it; drop one",
+                ("searcher", "lag"),
+            )
     if plan.parallel_size > lag:
-        plan.notes.append(f"with `lag: {lag}` at most {lag} jobs run at once, though `parallel_size` is {plan.parallel_size}")
-
-
+        plan.notes.append(
+            f"with `lag: {lag}` at most {lag} jobs run at once, though `parallel_size` is {plan.parallel_size}"
+        )

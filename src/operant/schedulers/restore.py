@@ -49,6 +49,7 @@ class Restored:
             reward=plan.rule.attribute,
             scalars=plan.scalars,
             compare=plan.compare,
+            origin=scheduler.origin,
             host=who["host"],
             pid=who["pid"],
             wall=scheduler.clock.wall(),
@@ -59,14 +60,18 @@ class Restored:
         scheduler, ledger = self.scheduler, self.ledger
         if not ledger.proposals:
             return
-        scheduler._seconds_before = ledger.seconds_before
+        scheduler.seconds_before = ledger.seconds_before
         under_way = [job for job in ledger.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
         found = scheduler.site.find([job.token for job in under_way if job.token]) if under_way else {}
-        adopted = {job.id for job in under_way if found.get(job.token) is not None and found[job.token].state != "unknown"}
+        adopted = {
+            job.id for job in under_way if found.get(job.token) is not None and found[job.token].state != "unknown"
+        }
         for job in under_way:
             if job.id not in adopted:
                 job.status, job.reason = "ERROR", "controller_lost"
-                scheduler.journal.append("ended", job=job.id, attempt=job.attempt, status="ERROR", reason="controller_lost")
+                scheduler.journal.append(
+                    "ended", job=job.id, attempt=job.attempt, status="ERROR", reason="controller_lost"
+                )
         again = [job for job in ledger.jobs.values() if job.status == "ERROR" and not job.is_check]
         self._restore_searcher({job.number for job in again} | {job.number for job in under_way})
         self._restore_assessor()
@@ -87,7 +92,7 @@ class Restored:
     def _restore_searcher(self, reopened: set[int]) -> None:
         scheduler, ledger = self.scheduler, self.ledger
         space = scheduler.plan.space
-        fitting = [one for one in ledger.proposals.values() if not scheduler._force or space.contains(one.config)]
+        fitting = [one for one in ledger.proposals.values() if not scheduler.force or space.contains(one.config)]
         known = {one.number for one in fitting}
         proposals = [_proposal(one) for one in fitting]
         observations = [Observation(one.number, status="FILTERED") for one in fitting if one.filtered]
@@ -124,15 +129,19 @@ class Restored:
         for job in jobs:
             if job.status == "PAUSED":
                 scheduler.jobs[job.id] = self._job(job)
-                scheduler._proposals[record.number] = _proposal(record)
+                scheduler.proposals[record.number] = _proposal(record)
+            else:
+                scheduler.earlier[job.status] += 1
         if record.reward is None or record.raced_out or record.status not in _USABLE or record.reward != record.reward:
             return
         proposal = _proposal(record)
-        scheduler._proposals[record.number] = proposal
+        scheduler.proposals[record.number] = proposal
         rewards = {job.seed: job.reward for job in jobs if job.reward is not None}
         scheduler.note_reward(record.reward, proposal, rewards)
 
-    def _reopen(self, record: ProposalRecord, jobs: list[JobRecord], adopted: set[str], found: Mapping[str, Any]) -> None:
+    def _reopen(
+        self, record: ProposalRecord, jobs: list[JobRecord], adopted: set[str], found: Mapping[str, Any]
+    ) -> None:
         """A proposal with jobs that failed, or were under way, or never began."""
         scheduler = self.scheduler
         proposal = _proposal(record)
@@ -141,8 +150,8 @@ class Restored:
             return
         begun = {job.seed for job in jobs}
         trial = Trial(proposal, [seed for seed in scheduler.plan.seeds.seeds if seed not in begun])
-        scheduler._trials[record.number] = trial
-        scheduler._proposals[record.number] = proposal
+        scheduler.trials[record.number] = trial
+        scheduler.proposals[record.number] = proposal
         for one in jobs:
             job = self._job(one)
             scheduler.jobs[job.id] = job

@@ -63,7 +63,9 @@ def _compile(pattern: Any, attribute: str) -> re.Pattern[str]:
         raise ConfigError(f"`pattern` is a text such as 'acc: {{value}}', not {pattern!r}", ("pattern",))
     # `acc: {value}` is plain text with a number in it; anything else is a regular expression.
     if "{value}" in pattern or "{step}" in pattern:
-        text = re.escape(pattern).replace(r"\{value\}", f"(?P<value>{_NUMBER})").replace(r"\{step\}", r"(?P<step>[0-9]+)")
+        text = (
+            re.escape(pattern).replace(r"\{value\}", f"(?P<value>{_NUMBER})").replace(r"\{step\}", r"(?P<step>[0-9]+)")
+        )
     else:
         text = pattern
     try:

@@ -11,14 +11,14 @@ import heapq
 import itertools
 import math
 import secrets
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operant.assessors import AssessResult
 from operant.errors import OperantError
 from operant.schedulers.final_check import FinalCheck
+from operant.schedulers.overseer import Overseer
 from operant.schedulers.plan import SearchPlan
 from operant.schedulers.restore import Restored
 from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial, job_id_of
@@ -27,17 +27,14 @@ from operant.schedulers.workspace import Workspace
 from operant.searchers import Observation, Proposal
 from operant.sites import Event, Found, Site, Submission, make_token
 from operant.sites.clock import Clock, SystemClock
-from operant.tracking.journal import Journal, collect_messages
+from operant.tracking.journal import Journal
 
 __all__ = ["Outcome", "Scheduler"]
 
 MOST_FILTERED = 1000
-INBOX_SECONDS = 0.3
-TAIL_SECONDS = 0.25
 LONGEST_RETRY_DELAY = 300.0
 DISK_FULL_SECONDS = 1.0
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_USABLE = ("FINISHED", "STOPPED")
 
 
 class Outcome(NamedTuple):
@@ -59,7 +56,7 @@ class Interrupt(NamedTuple):
 
 
 class Scheduler:
-    """One search on one site. Criteria see it as ``scheduler``: ``is_stop``, ``tries``, ``best``, ``jobs``, ``elapsed``."""
+    """One search on one site. Criteria see its ``is_stop``, ``tries``, ``best``, ``jobs`` and ``elapsed``."""
 
     def __init__(
         self,
@@ -73,8 +70,10 @@ class Scheduler:
         view: View | None = None,
         resume: bool = False,
         force: bool = False,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan = plan
+        self.origin = origin
         self.folder = folder
         self.name = name or folder.name
         self.site = site
@@ -87,46 +86,47 @@ class Scheduler:
         self.paused = False
         self.tries = 0
         self.jobs: dict[str, ScheduledJob] = {}
+        self.earlier: Counter[str] = Counter()
+        """Statuses of jobs that were done before a resume and are not in ``jobs``."""
         self.best: tuple[float, Proposal, dict[int | None, float]] | None = None
         self.checks: dict[int, dict[str, Any]] = {}
-        self._resume = resume
-        self._force = force
-        self._trials: dict[int, Trial] = {}
-        self._proposals: dict[int, Proposal] = {}
+        self.resume = resume
+        self.force = force
+        self.trials: dict[int, Trial] = {}
+        self.proposals: dict[int, Proposal] = {}
         self.ranking: list[tuple[float, int]] = []
         """(reward, number) of every proposal that ran all its seeds."""
-        self._ready: deque[ScheduledJob] = deque()
-        self._delayed: list[tuple[float, int, ScheduledJob]] = []
+        self.ready: deque[ScheduledJob] = deque()
+        self.delayed: list[tuple[float, int, ScheduledJob]] = []
         self.running: dict[str, ScheduledJob] = {}
         self._order = itertools.count()
         self._exhausted = False
         self._filtered_in_row = 0
-        self._end: tuple[str, str] = ("FINISHED", "all done")
-        self._killing: tuple[str, str] | None = None
-        self._seconds_before = 0.0
+        self.end: tuple[str, str] = ("FINISHED", "all done")
+        self.killing: tuple[str, str] | None = None
+        self.seconds_before = 0.0
         self._backlog: list[Any] = []
         self._disk_full_until = 0.0
-        self._inbox_at = self._tails_at = 0.0
-        self._watches_tails = plan.assessor is not None or plan.no_report_timeout is not None
+        self._overseer = Overseer(self)
 
     # -- what criteria and commands may use ---------------------------------------------------------------------
 
     @property
     def elapsed(self) -> float:
         """Seconds that this search has run, those before a resume included."""
-        return self._seconds_before + self.clock.now() - self._began
+        return self.seconds_before + self.clock.now() - self._began
 
     def stop(self, reason: str, *, kill: bool, status: str = "FINISHED") -> None:
         """End the search: no new jobs, and with ``kill`` none of the running ones is waited for."""
-        if self.is_stop and not (kill and self._killing is None):
+        if self.is_stop and not (kill and self.killing is None):
             return
         self.is_stop = True
-        self._end = (status, reason)
+        self.end = (status, reason)
         self.journal.append("stopping", reason=reason, kill=kill)
         if kill:
             verdict = "KILLED" if status != "ERROR" else "ERROR"
-            self._killing = (verdict, reason)
-            self._cancel(list(self.running.values()), verdict, reason)
+            self.killing = (verdict, reason)
+            self.cancel(list(self.running.values()), verdict, reason)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """End everything now, from any thread or a signal handler; jobs under way count as ERROR."""
@@ -135,44 +135,47 @@ class Scheduler:
     # -- the whole -----------------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        with Journal.open(self.folder, force=self._force) as journal:
+        with Journal.open(self.folder, force=self.force) as journal:
             self.journal = journal
             self._began = self.clock.now()
-            restored = Restored(self, journal, resume=self._resume, force=self._force)
+            restored = Restored(self, journal, resume=self.resume, force=self.force)
             try:
                 self.site.start(self.clock.put)
                 restored.take_over()
-                self._commit()
+                self.commit()
                 self.plan.stop.before_run(self)
-                self._loop()
-                if self._killing is None and self.plan.seeds.check_top:
+                self.loop()
+                if self.killing is None and self.plan.seeds.check_top:
                     FinalCheck(self).run()
                 self.plan.stop.after_run(self)
             except BaseException as error:
-                self._end = ("ERROR", f"{type(error).__name__}: {error}")
-                self._killing = ("ERROR", "controller_failed")
+                self.end = ("ERROR", f"{type(error).__name__}: {error}")
+                self.killing = ("ERROR", "controller_failed")
                 self._abandon()
                 raise
             finally:
                 self._close()
             best = self.best
-            return Outcome(
-                *self._end, best[1] if best else None, best[0] if best else None, self.tries, self.checks
-            )
+            return Outcome(*self.end, best[1] if best else None, best[0] if best else None, self.tries, self.checks)
 
-    def _loop(self) -> None:
+    def loop(self) -> None:
         while True:
             self._dispatch()
-            if not (self.running or self._delayed or self._ready):
+            if not self._has_work():
                 return
             self.view.tick(self)
-            for item in (*self._take_backlog(), *self.clock.wait(self._timeout())):
+            for item in (*self._take_backlog(), *self.clock.wait(self._overseer.timeout())):
                 self._handle(item)
-            self._look_after(self.clock.now())
+            self._overseer.look_after(self.clock.now())
+
+    def _has_work(self) -> bool:
+        if self.killing is not None:
+            return bool(self.running)
+        return bool(self.running or self.delayed or self.ready or (self.paused and not self.is_stop))
 
     def _abandon(self) -> None:
         """Something is wrong with the controller itself: end the jobs, so that none is left alone."""
-        self._cancel(list(self.running.values()), "ERROR", "controller_failed")
+        self.cancel(list(self.running.values()), "ERROR", "controller_failed")
         deadline = self.clock.now() + self.plan.limits.grace_seconds + 5
         while self.running and self.clock.now() < deadline:
             for item in self.clock.wait(0.1):
@@ -181,17 +184,20 @@ class Scheduler:
                     self._record_end(job, "ERROR", "controller_failed", item.info)
 
     def _close(self) -> None:
-        status = self._killing[0] if self._killing is not None else None
-        for job in (*self._ready, *(one for _, _, one in self._delayed)):
+        status = self.killing[0] if self.killing is not None else None
+        for job in (*self.ready, *(one for _, _, one in self.delayed)):
             if status is not None and job.attempt == 0:
                 self.journal.append("planned", job=job.id, number=job.number, seed=job.seed, status=status)
+                job.status = status
+            elif status == "KILLED":
+                self._record_end(job, status, self.end[1], {})
         for job in self.jobs.values():
-            if job.status == "PAUSED" and self._end[0] == "FINISHED":
+            if job.status == "PAUSED" and self.end[0] == "FINISHED":
                 self._record_end(job, "STOPPED", "assessor", {})
         try:
             self.site.close()
         finally:
-            self.journal.append("closed", status=self._end[0], reason=self._end[1], wall=self.clock.wall())
+            self.journal.append("closed", status=self.end[0], reason=self.end[1], wall=self.clock.wall())
             self.view.close(self)
 
     # -- making and starting jobs --------------------------------------------------------------------------------
@@ -200,8 +206,8 @@ class Scheduler:
         """Fill the free slots. What is to be started is in the journal before the site hears of it."""
         submissions: list[Submission] = []
         now = self.clock.now()
-        while self._delayed and self._delayed[0][0] <= now:
-            self._ready.append(heapq.heappop(self._delayed)[2])
+        while self.delayed and self.delayed[0][0] <= now:
+            self.ready.append(heapq.heappop(self.delayed)[2])
         while len(self.running) < self.plan.parallel_size and now >= self._disk_full_until and not self.paused:
             job = self._next_job()
             if job is None:
@@ -210,25 +216,25 @@ class Scheduler:
             if submission is None:
                 break
             submissions.append(submission)
-        self._commit(durable=bool(submissions) and self.site.outlives_controller)
+        self.commit(durable=bool(submissions) and self.site.outlives_controller)
         if submissions:
             self.site.submit(submissions)
         for _ in submissions:
             self.plan.stop.after_iter(self)
 
     def _next_job(self) -> ScheduledJob | None:
-        if self._killing is not None:
+        if self.killing is not None:
             return None
-        if not self._ready and not self._propose():
+        if not self.ready and not self._propose():
             return None
-        return self._ready.popleft()
+        return self.ready.popleft()
 
     def _propose(self) -> bool:
         """Ask the searcher until a proposal passes the filter, and queue its first jobs."""
         if self.is_stop or self._exhausted:
             return False
         self.plan.stop.before_iter(self)
-        while not self.is_stop:
+        while not self._stops():
             if not self.searcher.ready():
                 return False
             proposal = self.searcher.propose()
@@ -246,10 +252,16 @@ class Scheduler:
                 return True
         return False
 
+    def _stops(self) -> bool:
+        """Criteria may have changed their mind since it was last looked at."""
+        return self.is_stop
+
     def _is_filtered(self, proposal: Proposal) -> bool:
         if self.plan.filter is None:
             return False
-        job = ScheduledJob(str(proposal.number), f"{self.name}-{proposal.number}", proposal.number, None, proposal.config)
+        job = ScheduledJob(
+            str(proposal.number), f"{self.name}-{proposal.number}", proposal.number, None, proposal.config
+        )
         if not self.plan.filter.filter(job):
             self._filtered_in_row = 0
             return False
@@ -265,8 +277,8 @@ class Scheduler:
 
     def open_trial(self, proposal: Proposal) -> Trial:
         trial = Trial(proposal, list(self.plan.seeds.seeds))
-        self._trials[proposal.number] = trial
-        self._proposals[proposal.number] = proposal
+        self.trials[proposal.number] = trial
+        self.proposals[proposal.number] = proposal
         for _ in self.plan.seeds.first():
             self.queue_seed(trial)
         return trial
@@ -275,7 +287,7 @@ class Scheduler:
         seed = trial.waiting.pop(0)
         job = self.make_job(trial.proposal, seed)
         trial.open.add(job.id)
-        self._ready.append(job)
+        self.ready.append(job)
 
     def make_job(self, proposal: Proposal, seed: int | None, *, check: bool = False) -> ScheduledJob:
         job_id = job_id_of(proposal.number, seed, check=check)
@@ -286,7 +298,7 @@ class Scheduler:
         return job
 
     def queue(self, job: ScheduledJob) -> None:
-        self._ready.append(job)
+        self.ready.append(job)
 
     def _submission(self, job: ScheduledJob) -> Submission | None:
         """Give the job its slot; None, with the job back in front of the queue, while it cannot have one."""
@@ -294,7 +306,7 @@ class Scheduler:
         if self.plan.gpus is not None:
             gpus = self.plan.gpus.take(job.id)
             if gpus is None:
-                self._ready.appendleft(job)
+                self.ready.appendleft(job)
                 return None
         job.attempt += 1
         job.token = make_token(job.id, job.attempt, secrets.token_hex(8))
@@ -307,14 +319,18 @@ class Scheduler:
                 submission = self.workspace.prepare(job, gpus)
                 job.reader = self.workspace.reader(job)
             else:
-                submission = Submission(job.token, job.id, job.attempt, [], self.folder, self.folder, config=job.arg_dict)
+                submission = Submission(
+                    job.token, job.id, job.attempt, [], self.folder, self.folder, config=job.arg_dict
+                )
                 job.reader = MemoryReader(self.plan.rule)
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
             self._wait_for_disk(job)
             return None
-        self.journal.append("submitting", job=job.id, number=job.number, seed=job.seed, attempt=job.attempt, token=job.token)
+        self.journal.append(
+            "submitting", job=job.id, number=job.number, seed=job.seed, attempt=job.attempt, token=job.token
+        )
         self.running[job.token] = job
         return submission
 
@@ -324,7 +340,7 @@ class Scheduler:
         if self.plan.gpus is not None:
             self.plan.gpus.give_back(job.id)
         self._disk_full_until = self.clock.now() + DISK_FULL_SECONDS
-        heapq.heappush(self._delayed, (self._disk_full_until, next(self._order), job))
+        heapq.heappush(self.delayed, (self._disk_full_until, next(self._order), job))
         self.view.note("the disk is full: no job is started until there is room")
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -345,7 +361,7 @@ class Scheduler:
             assert isinstance(job.reader, MemoryReader)
             job.reader.add(item.info["tag"], item.info["step"], item.info["value"], self.clock.wall())
             job.last_report = self.clock.now()
-            self._assess(job)
+            self._overseer.assess(job)
         else:
             self._on_end(job, item)
 
@@ -362,16 +378,16 @@ class Scheduler:
             if job.reward is None and status == "FINISHED":
                 job.error = complaint
         self._record_end(job, status, reason, info)
-        if self.plan.assessor is not None and job.reader is not None and status == "FINISHED":
+        if self.plan.assessor is not None and job.reader is not None and status == "FINISHED" and not job.check:
             self.plan.assessor.assess_job(job.id, job.reader.history())
             self.plan.assessor.job_end(job.id)
-            self._promote()
-        if status == "ERROR" and job.retries < self.plan.max_retries and self._killing is None:
+            self._overseer.promote()
+        if status == "ERROR" and job.retries < self.plan.max_retries and self.killing is None:
             delay = min(self.plan.retry_delay * 2.0**job.retries, LONGEST_RETRY_DELAY)
             job.retries += 1
             job.keep_work = False
             job.status = "PENDING"
-            heapq.heappush(self._delayed, (self.clock.now() + delay, next(self._order), job))
+            heapq.heappush(self.delayed, (self.clock.now() + delay, next(self._order), job))
             return
         self.settle(job)
 
@@ -393,7 +409,13 @@ class Scheduler:
         if status == "ERROR":
             job.error = _what_went_wrong(info, reason)
         record: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "status": status, "wall": job.ended}
-        found = {"reward": job.reward, "reason": reason, "error": job.error, "code": info.get("code"), "started": job.started}
+        found = {
+            "reward": job.reward,
+            "reason": reason,
+            "error": job.error,
+            "code": info.get("code"),
+            "started": job.started,
+        }
         record.update((key, value) for key, value in found.items() if value is not None)
         self.journal.append("ended", **record)
         self.view.changed(self, job)
@@ -402,9 +424,9 @@ class Scheduler:
         """A job is done: see what that means for its proposal."""
         if job.check:
             return
-        trial = self._trials.get(job.number)
+        trial = self.trials.get(job.number)
         if trial is None:  # it was paused, went on, and has ended now
-            trial = self._trials[job.number] = Trial(self._proposals[job.number], [])
+            trial = self.trials[job.number] = Trial(self.proposals[job.number], [])
         trial.open.discard(job.id)
         if job.status in ("KILLED", "ERROR"):
             trial.failed = "KILLED" if job.status == "KILLED" or trial.failed == "KILLED" else "ERROR"
@@ -414,9 +436,11 @@ class Scheduler:
                 trial.rewards[job.seed] = job.reward
             if isinstance(job.reader, MemoryReader):
                 trial.values = job.reader.values
+        if job.status != "PAUSED":
+            job.reader = None  # a search of a hundred thousand jobs keeps none of their points
         if trial.open:
             return
-        if trial.waiting and trial.failed is None and self._killing is None:
+        if trial.waiting and trial.failed is None and self.killing is None:
             incumbent = self.best[2] if self.best is not None else None
             if not self.plan.seeds.loses(trial.rewards, incumbent):
                 self.queue_seed(trial)
@@ -427,7 +451,7 @@ class Scheduler:
 
     def _observe(self, trial: Trial) -> None:
         proposal = trial.proposal
-        del self._trials[proposal.number]
+        del self.trials[proposal.number]
         rewards = list(trial.rewards.values())
         complete = trial.raced_out or len(rewards) == len(self.plan.seeds.seeds)
         reward = self.plan.seeds.reward(rewards) if rewards and complete and trial.failed is None else None
@@ -448,100 +472,16 @@ class Scheduler:
         if self.best is None or (reward > self.best[0] if self.maximize else reward < self.best[0]):
             self.best = (reward, proposal, rewards)
 
-    # -- looking after what runs ---------------------------------------------------------------------------------
-
-    def _look_after(self, now: float) -> None:
-        if now >= self._inbox_at:
-            self._inbox_at = now + INBOX_SECONDS
-            self._read_inbox()
-        if self._watches_tails and now >= self._tails_at:
-            self._tails_at = now + TAIL_SECONDS
-            for job in list(self.running.values()):
-                if job.begun is not None and job.reader is not None and job.reader.refresh():
-                    job.last_report = now
-                    self._assess(job)
-        limit, silence = self.plan.limits.seconds, self.plan.no_report_timeout
-        for job in list(self.running.values()) if limit is not None or silence is not None else ():
-            if job.begun is None or job.verdict is not None:
-                continue
-            if limit is not None and now >= job.begun + limit:
-                self._cancel([job], "STOPPED", "time_limits_per_job")
-            elif silence is not None and now >= job.last_report + silence:
-                self._cancel([job], "ERROR", "no_report_timeout")
-        total = self.plan.stop.rules.time_limits
-        if total is not None and self._killing is None and self.elapsed >= total:
-            self.stop("time_limits", kill=True)
-
-    def _timeout(self) -> float:
-        """Seconds until something is due though nothing happens."""
-        times = [self._inbox_at]
-        if self._watches_tails:
-            times.append(self._tails_at)
-        if self._delayed:
-            times.append(self._delayed[0][0])
-        limit, silence = self.plan.limits.seconds, self.plan.no_report_timeout
-        if limit is not None or silence is not None:
-            for job in self.running.values():
-                if job.begun is not None and job.verdict is None:
-                    times += [job.begun + limit] if limit is not None else []
-                    times += [job.last_report + silence] if silence is not None else []
-        now = self.clock.now()
-        total = self.plan.stop.rules.time_limits
-        if total is not None and self._killing is None:
-            times.append(now + total - self.elapsed)
-        return max(0.0, min(times) - now)
-
-    def _assess(self, job: ScheduledJob) -> None:
-        if self.plan.assessor is None or job.verdict is not None or job.reader is None:
-            return
-        history = job.reader.history()
-        if len(history) <= job.judged:
-            return
-        job.judged = len(history)
-        result = self.plan.assessor.assess_job(job.id, history)
-        answer = result if isinstance(result, AssessResult) else AssessResult.Good
-        self.journal.append("assessed", job=job.id, iteration=history[-1]["iteration"], result=answer.value)
-        if answer is AssessResult.Bad:
-            self._cancel([job], "STOPPED", "assessor")
-        elif answer is AssessResult.Pause:
-            self._cancel([job], "PAUSED", "assessor")
-        self._promote()
-
-    def _promote(self) -> None:
-        """Let jobs go on that the assessor had told to pause."""
-        promotions: Callable[[], Any] | None = getattr(self.plan.assessor, "promotions", None)
-        for job_id in promotions() if promotions is not None else ():
-            job = self.jobs.get(job_id)
-            if job is not None and job.status == "PAUSED":
-                job.status, job.keep_work = "PENDING", True
-                self._ready.append(job)
-
-    def _cancel(self, jobs: list[ScheduledJob], status: str, reason: str) -> None:
+    def cancel(self, jobs: list[ScheduledJob], status: str, reason: str) -> None:
         for job in jobs:
             job.verdict = (status, reason)
         if jobs:
-            self._commit()
+            self.commit()
             self.site.cancel([job.token for job in jobs], reason, self.plan.limits.grace_seconds)
-
-    def _read_inbox(self) -> None:
-        for message in collect_messages(self.folder):
-            content = message.content
-            self.journal.append("message", content=content, wall=self.clock.wall())
-            kind = content["type"]
-            if kind == "stop" and content.get("jobs"):
-                wanted = {str(one) for one in content["jobs"]}
-                self._cancel([job for job in self.running.values() if job.id in wanted], "KILLED", "stopped by its user")
-            elif kind == "stop":
-                self.stop("stopped by its user", kill=True, status="KILLED")
-            elif kind in ("pause", "resume"):
-                self.paused = kind == "pause"
-            elif kind == "limits" and isinstance(content.get("parallel_size"), int):
-                self.plan.parallel_size = max(1, content["parallel_size"])
-            message.done()
 
     # -- the journal ---------------------------------------------------------------------------------------------
 
-    def _commit(self, *, durable: bool = False) -> None:
+    def commit(self, *, durable: bool = False) -> None:
         """Write what was decided. On a full disk nothing more is decided until it is written."""
         told = False
         while True:
@@ -556,7 +496,9 @@ class Scheduler:
                 self.view.note("the disk is full: the search waits until its journal can be written")
             self._backlog += self.clock.wait(DISK_FULL_SECONDS)
             if any(isinstance(item, Interrupt) for item in self._backlog):
-                raise OperantError("interrupted while the disk was full; what had been decided last is not in the journal")
+                raise OperantError(
+                    "interrupted while the disk was full; what had been decided last is not in the journal"
+                )
 
     def _take_backlog(self) -> list[Any]:
         items, self._backlog = self._backlog, []

@@ -69,7 +69,11 @@ def _parse_seeds(seeds: Any) -> tuple[int | None, ...]:
         return (None,)
     if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1:
         return tuple(range(seeds))
-    good = isinstance(seeds, (list, tuple)) and seeds and all(isinstance(one, int) and not isinstance(one, bool) for one in seeds)
+    good = (
+        isinstance(seeds, (list, tuple))
+        and seeds
+        and all(isinstance(one, int) and not isinstance(one, bool) for one in seeds)
+    )
     if not good:
         raise ConfigError(f"`seeds` is a list of whole numbers such as [0, 1, 2], not {seeds!r}", ("seeds",))
     if len(set(seeds)) != len(seeds):

@@ -21,9 +21,45 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 RESERVED = ("seed", "budget", "job_id")
 # Options of srun that stand alone; every other one without `=` has its value in the next word.
 _SRUN_FLAGS = frozenset(
-    """-l -u -v -vv -Q -K -O -o0 -s -b -H -E -Z --label --unbuffered --verbose --quiet --kill-on-bad-exit --overcommit
-    --oversubscribe --exclusive --pty --no-kill --contiguous --preserve-env --overlap --exact --disable-status
-    --hold --reboot --no-allocate --debugger-test --help --usage --version --wait-all-nodes --use-min-nodes""".split()
+    [
+        "-l",
+        "-u",
+        "-v",
+        "-vv",
+        "-Q",
+        "-K",
+        "-O",
+        "-o0",
+        "-s",
+        "-b",
+        "-H",
+        "-E",
+        "-Z",
+        "--label",
+        "--unbuffered",
+        "--verbose",
+        "--quiet",
+        "--kill-on-bad-exit",
+        "--overcommit",
+        "--oversubscribe",
+        "--exclusive",
+        "--pty",
+        "--no-kill",
+        "--contiguous",
+        "--preserve-env",
+        "--overlap",
+        "--exact",
+        "--disable-status",
+        "--hold",
+        "--reboot",
+        "--no-allocate",
+        "--debugger-test",
+        "--help",
+        "--usage",
+        "--version",
+        "--wait-all-nodes",
+        "--use-min-nodes",
+    ]
 )
 
 
@@ -50,9 +86,13 @@ class Template:
         self.used = set(_HOLDER.findall(protected))
         for name in sorted(self.used - names - set(extra_names)):
             raise ConfigError(unknown("placeholder, there is no argument", name, sorted(names)), ("template",))
-        covered = self.used | {one for file in self.files if file in self.used for one in names if one.startswith(f"{file}(")}
+        covered = self.used | {
+            one for file in self.files if file in self.used for one in names if one.startswith(f"{file}(")
+        }
         unused = [name for name in [*space.names, *self.files] if name not in covered]
-        unused = [name for name in unused if name not in self.files or not any(n.startswith(f"{name}(") for n in self.used)]
+        unused = [
+            name for name in unused if name not in self.files or not any(n.startswith(f"{name}(") for n in self.used)
+        ]
         if unused and self.text:
             self.notes.append(f"no placeholder of the template uses {', '.join(map(repr, unused))}")
         try:

@@ -90,7 +90,6 @@ class TableView:
         self._console = Console()
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
         self._drawn_at = 0.0
-        self._live.start()
 
     def note(self, text: str) -> None:
         self._console.print(f"note: {printable(text)}", markup=False)
@@ -103,9 +102,11 @@ class TableView:
         now = time.monotonic()
         if now - self._drawn_at >= _REDRAW_SECONDS:
             self._drawn_at = now
+            self._live.start()
             self._live.update(self._render(scheduler), refresh=True)
 
     def close(self, scheduler: Scheduler) -> None:
+        self._live.start()
         self._live.update(self._render(scheduler), refresh=True)
         self._live.stop()
         self._console.print(summary_line(scheduler), markup=False)
@@ -141,11 +142,11 @@ def make_view() -> View:
 
 def counts(scheduler: Scheduler) -> dict[str, int]:
     """How many jobs are defined, waiting, running, finished; and of these successful and abnormal."""
-    by_status = Counter(job.status for job in scheduler.jobs.values())
+    by_status = Counter(job.status for job in scheduler.jobs.values()) + scheduler.earlier
     success = by_status["FINISHED"] + by_status["STOPPED"]
     abnormal = by_status["ERROR"] + by_status["KILLED"]
     return {
-        "defined": len(scheduler.jobs),
+        "defined": by_status.total(),
         "waiting": by_status["PENDING"] + by_status["PAUSED"],
         "running": by_status["RUNNING"],
         "finished": success + abnormal,
@@ -160,7 +161,7 @@ def summary_line(scheduler: Scheduler) -> str:
     if scheduler.best is not None:
         reward, proposal, _ = scheduler.best
         best = f"; best {scheduler.plan.rule.attribute} {reward:.6g} by proposal {proposal.number}: {proposal.config}"
-    return printable(f"search {scheduler.name}: {scheduler._end[0].lower()} ({scheduler._end[1]}); {numbers}{best}")
+    return printable(f"search {scheduler.name}: {scheduler.end[0].lower()} ({scheduler.end[1]}); {numbers}{best}")
 
 
 def printable(text: str) -> str:

@@ -29,7 +29,9 @@ class Workspace:
         self.folder = folder
         self.name = name
         self.snapshot = snapshot
-        self._files = {name: (str(part.file), snapshot.read_text(str(part.file))) for name, part in plan.space.files.items()}
+        self._files = {
+            name: (str(part.file), snapshot.read_text(str(part.file))) for name, part in plan.space.files.items()
+        }
 
     def token(self, job: ScheduledJob) -> str:
         return make_token(job.id, job.attempt, secrets.token_hex(8))
@@ -52,7 +54,9 @@ class Workspace:
         limits = self.plan.limits
         seconds = None if limits.seconds is None else limits.seconds + _BACKSTOP_SECONDS
         limits = Limits(seconds, limits.memory_bytes, limits.output_bytes, limits.grace_seconds)
-        return Submission(job.token, job.id, job.attempt, self._command(job, work), folder, work, env, limits, job.arg_dict)
+        return Submission(
+            job.token, job.id, job.attempt, self._command(job, work), folder, work, env, limits, job.arg_dict
+        )
 
     def _command(self, job: ScheduledJob, work: Path) -> list[str]:
         values = dict(job.arg_dict)
@@ -99,7 +103,9 @@ class Workspace:
                 link.symlink_to(kept)
         if job.attempt > 1:
             kept_here = checkpoints.is_dir() and any(os.scandir(checkpoints))
-            env["OPERANT_RESUME_FROM"] = str(env.get("OPERANT_CKPT_DIR", checkpoints) if kept_here else work if job.keep_work else "")
+            env["OPERANT_RESUME_FROM"] = str(
+                env.get("OPERANT_CKPT_DIR", checkpoints) if kept_here else work if job.keep_work else ""
+            )
         if job.seed is not None:
             env["OPERANT_SEED"] = str(job.seed)
         if job.budget is not None:

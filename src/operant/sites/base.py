@@ -45,7 +45,7 @@ class Submission:
 
 
 class Event(NamedTuple):
-    """What a site has to say about one attempt: ``started``, ``report``, ``ended``, or ``lost`` (ended, but nobody knows how)."""
+    """What a site says of an attempt: ``started``, ``report``, ``ended``, or ``lost`` (nobody knows how it ended)."""
 
     kind: str
     token: str
@@ -56,7 +56,7 @@ class Found(NamedTuple):
     """What a site knows of an attempt that an earlier controller may have submitted."""
 
     state: str
-    """``ended`` (then there is a record), ``running`` (its events will come), or ``unknown`` (never started, or lost)."""
+    """``ended`` (there is a record), ``running`` (events will come), or ``unknown`` (never started, or lost)."""
     record: Mapping[str, Any]
 
 

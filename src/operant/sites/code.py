@@ -104,11 +104,15 @@ def remove_tree(folder: Path) -> None:
 
 
 def _tracked_files(source: Path) -> list[str]:
-    listed = subprocess.run(
-        ["git", "-C", str(source), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        check=False,
-    ) if shutil.which("git") else None
+    listed = (
+        subprocess.run(
+            ["git", "-C", str(source), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            check=False,
+        )
+        if shutil.which("git")
+        else None
+    )
     if listed is not None and listed.returncode == 0:
         names = sorted({os.fsdecode(name) for name in listed.stdout.split(b"\0") if name})
         # The index also names files that have been deleted, and submodules, which are folders.

@@ -244,7 +244,7 @@ def _still_runs(holder: Mapping[str, Any]) -> bool:
 
 def _pid_space() -> str:
     try:
-        return os.readlink("/proc/self/ns/pid")
+        return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
 

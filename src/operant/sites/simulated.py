@@ -42,7 +42,7 @@ class SimulatedClock:
             self._now = max(self._now, self._planned[0][0])
         else:
             self._now = max(self._now, until)
-        items = []
+        items: list[Any] = []
         while self._planned and self._planned[0][0] <= self._now:
             item = heapq.heappop(self._planned)[2]
             items += item() if callable(item) else [item]

@@ -23,6 +23,7 @@ import socket
 import struct
 import sys
 import time
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -187,7 +188,7 @@ def segment_lengths(run_dir: str) -> dict[str, int]:
 class Supervisor:
     """One attempt of one job, from its claim to its exit file."""
 
-    def __init__(self, spec: dict, control: socket.socket | None) -> None:
+    def __init__(self, spec: dict[str, Any], control: socket.socket | None) -> None:
         self.spec = spec
         self.control = control
         self.folder = spec["folder"]
@@ -494,7 +495,7 @@ def serve(descriptor: int) -> int:
             wrappers.add(pid)
 
 
-def _receive(server: socket.socket) -> tuple[dict, socket.socket] | None:
+def _receive(server: socket.socket) -> tuple[dict[str, Any], socket.socket] | None:
     head, descriptors, _, _ = socket.recv_fds(server, HEADER.size, 1)
     while head and len(head) < HEADER.size:
         head += server.recv(HEADER.size - len(head)) or b"\0"
@@ -511,7 +512,7 @@ def _receive(server: socket.socket) -> tuple[dict, socket.socket] | None:
     return json.loads(b"".join(parts)), socket.socket(fileno=descriptors[0])
 
 
-def _run_forked(spec: dict, control: socket.socket, inherited: list[int]) -> None:
+def _run_forked(spec: dict[str, Any], control: socket.socket, inherited: list[int]) -> None:
     try:
         signal.set_wakeup_fd(-1)
         for descriptor in inherited:

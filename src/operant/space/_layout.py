@@ -73,9 +73,7 @@ class Layout:
     def decode(self, point: Sequence[float] | np.ndarray) -> Config:
         units = point.tolist() if isinstance(point, np.ndarray) else list(point)
         if len(units) != len(self.arguments):
-            raise ConfigError(
-                f"a point of this space has {len(self.arguments)} coordinates, not {len(units)}"
-            )
+            raise ConfigError(f"a point of this space has {len(self.arguments)} coordinates, not {len(units)}")
         if self._simple:
             return {name: decode(unit) for (name, decode), unit in zip(self._decoders, units, strict=True)}
         config: Config = {}
@@ -148,9 +146,7 @@ def _resolve_conditions(arguments: Sequence[Argument]) -> Iterable[Argument]:
         for test in argument.when.tests:
             name = _visible_name(test.name, argument.name, known)
             if name is None:
-                raise ConfigError(unknown("argument", test.name, known), ("when", test.name)).under(
-                    argument.name
-                )
+                raise ConfigError(unknown("argument", test.name, known), ("when", test.name)).under(argument.name)
             tests.append(replace(test, name=name))
         yield replace(argument, when=When(tuple(tests)))
 
@@ -169,9 +165,7 @@ def _parents_first(arguments: Sequence[Argument], by_name: Mapping[str, int]) ->
 
     def visit(i: int) -> None:
         if state[i] == 1:
-            raise ConfigError(
-                f"the condition of {arguments[i].name!r} depends on itself", (arguments[i].name, "when")
-            )
+            raise ConfigError(f"the condition of {arguments[i].name!r} depends on itself", (arguments[i].name, "when"))
         if state[i] == 2:
             return
         state[i] = 1

@@ -59,9 +59,7 @@ def _value(text: str, after: int, value: yaml.Node) -> Node:
     # The composer hands out the anchored node itself for an alias; the alias stands right after the key.
     alias = _ALIAS.match(text, after)
     if alias is None:
-        return Node(
-            after, after, locked="it is an alias in a place that cannot be edited; write the value out"
-        )
+        return Node(after, after, locked="it is an alias in a place that cannot be edited; write the value out")
     return Node(alias.start(1), alias.end(1), _lock(_node(text, value).children))
 
 
@@ -81,7 +79,5 @@ def dump(value: Any) -> str:
         text = repr(value)
         mantissa, e, exponent = text.partition("e")
         return f"{mantissa if '.' in mantissa else mantissa + '.0'}{e}{exponent}"
-    flow = yaml.safe_dump(
-        [value], default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
-    )
+    flow = yaml.safe_dump([value], default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False)
     return flow.strip()[1:-1]
