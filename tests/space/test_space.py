@@ -99,6 +99,11 @@ def test_index_access_equals_enumeration(args):
     assert [space.key(config) for config in space.data] == listed
 
 
+def test_conditions_tell_true_from_one():
+    space = Dict(a=Categorical(True, 1), b=Int(0, 1, when={"a": True}), c=Int(0, 1, when={"a": 1}))
+    assert [sorted(config) for config in space.data] == [["a", "b"], ["a", "b"], ["a", "c"], ["a", "c"]]
+
+
 def test_without_conditions_the_order_is_that_of_itertools_product():
     space = Dict(a=Int(1, 3), b=Categorical("x", "y"), c=Real(0, 1, step=0.5))
     expected = [{"a": a, "b": b, "c": c} for a, b, c in product([1, 2, 3], ["x", "y"], [0.0, 0.5, 1.0])]
@@ -251,7 +256,7 @@ def test_a_name_given_twice_is_taken_from_the_later_argument():
             r"\[0\].when.a.mni: .*did you mean 'min'",
         ),
         (
-            [{"type": "File", "name": "c", "file": "c.yml", "args": [{"type": "Int", "name": "x", "dta": 1}]}],
+            [{"type": "File", "name": "c", "file": "c", "args": [{"type": "Int", "name": "x", "dta": 1}]}],
             r"\[0\].args\[0\].dta: .*did you mean 'data'",
         ),
         ([{"type": "File", "name": "c", "args": []}], r"\[0\].file: `file` is missing"),

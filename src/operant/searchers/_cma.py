@@ -160,8 +160,14 @@ class _Mixed:
         return raw, point
 
     def tell(self, results: Sequence[tuple[list[float], float]]) -> None:
-        if self._cma is not None:
-            self._cma.tell([(self._rebuild(raw), value) for raw, value in results])
+        if self._cma is None:
+            return
+        values = np.array([value for _, value in results])
+        low, high = np.percentile(values, [25, 75], method="nearest")
+        if low == high:
+            # The library scales its penalty for leaving the range by this difference and cannot do without.
+            values = values.argsort(kind="stable").argsort().astype(float)
+        self._cma.tell([(self._rebuild(raw), value) for (raw, _), value in zip(results, values, strict=True)])
 
     def _rebuild(self, raw: list[float]) -> Any:
         numbers = len(self._continuous) + len(self._ordered)

@@ -30,9 +30,11 @@ class Outputs:
         filled = filled_scores(scores)
         finite = scores[np.isfinite(scores)]
         self._worst = float(finite.min()) if len(finite) else 0.0
+        # Divided by the largest before anything is squared: rewards of 1e300 are no reason to fail.
+        largest = float(np.abs(filled).max()) or 1.0
         self._centre = float(np.median(filled))
-        self._scale = float(filled.std()) or 1.0
-        scaled = (filled - self._centre) / self._scale
+        self._scale = (float((filled / largest).std()) or 1.0) * largest
+        scaled = filled / self._scale - self._centre / self._scale
         self._power = _likeliest_power(scaled)
         warped = _yeo_johnson(scaled, self._power)
         self._mean = float(warped.mean())
@@ -40,7 +42,7 @@ class Outputs:
 
     def __call__(self, scores: Array) -> Array:
         filled = np.where(np.isnan(scores), self._worst, scores)
-        warped = _yeo_johnson((filled - self._centre) / self._scale, self._power)
+        warped = _yeo_johnson(filled / self._scale - self._centre / self._scale, self._power)
         out: Array = (warped - self._mean) / self._deviation
         return out
 
