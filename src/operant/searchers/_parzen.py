@@ -37,23 +37,23 @@ class Kernels:
         )
         self._special: Any = require("scipy.special")
 
-    def bandwidths(self, points: Array, among: Array | None = None, count: int | None = None) -> Array:
-        """For each number of each point the larger distance to its neighbours, with a lower limit.
+    def neighbours(self, points: Array) -> Array:
+        """The numbers of points, each argument's in order: what `bandwidths` looks up neighbours in."""
+        ends = np.full((1, len(self._numeric)), np.inf)
+        return np.vstack([-ends, np.sort(points[:, self._numeric], axis=0), ends])
 
-        `among` are the points whose numbers are neighbours (default: the points themselves); `count` is the
-        number of components that the lower limit 1 / min(100, count + 2) goes by.
-        """
+    def bandwidths(self, points: Array, neighbours: Array) -> Array:
+        """For each number of each point the larger distance to its neighbours, with a lower limit."""
         numbers = points[:, self._numeric]
-        others = numbers if among is None else among[:, self._numeric]
-        least = 1.0 / min(100, (len(others) if count is None else count) + 2)
         widths = np.empty_like(numbers)
         for j in range(numbers.shape[1]):
-            line = np.concatenate([[-np.inf], np.sort(others[:, j]), [np.inf]])
+            line = neighbours[:, j]
             left = numbers[:, j] - line[np.searchsorted(line, numbers[:, j], side="left") - 1]
             right = line[np.searchsorted(line, numbers[:, j], side="right")] - numbers[:, j]
             # The ends of the range are no neighbours: kernels at the rim would become very wide.
             nearest = np.minimum(left, right)
             widths[:, j] = np.where(np.isinf(left) | np.isinf(right), nearest, np.maximum(left, right))
+        least = 1.0 / min(100, len(neighbours))
         clipped: Array = np.maximum(np.clip(widths, least, 1.0), self._narrowest)
         return clipped
 

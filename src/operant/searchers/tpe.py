@@ -61,7 +61,7 @@ class TpeSearcher(BaseSearcher):
         self._features = np.empty((0, 0))
         self._features_count = 0
         self._features_for = 0
-        self._neighbours = np.empty((0, self.space.dimensions))
+        self._neighbours = np.empty((0, 0))
 
     def _learn(self, trial: Trial) -> None:
         self._history.add(trial)
@@ -92,33 +92,29 @@ class TpeSearcher(BaseSearcher):
         good = good[np.isfinite(ranked[good])]
         centres = np.vstack([self._history.points[good], np.full((1, self.space.dimensions), 0.5)])
         active = np.vstack([self._history.active[good], np.zeros((1, self.space.dimensions), dtype=bool)])
-        widths = self._kernels.bandwidths(centres, centres[:-1])
+        widths = self._kernels.bandwidths(centres, self._kernels.neighbours(centres[:-1]))
         blur = 1.0 / (1 + len(good))
         chosen = rng.integers(len(centres), size=self.n_candidates)
         points = self._kernels.draw(rng, centres[chosen], active[chosen], widths[chosen], blur)
         configs = [self.space.decode(point) for point in points]
         points = self.space.encode_many(configs)
-        present = np.ones(points.shape, dtype=bool)
-        if self.space.layout.conditional:
-            present = np.array([self.space.layout.active(config) for config in configs])
-        asked = self._kernels.points(points, present)
+        asked = self._kernels.points(points, self._present(configs))
         log_good = log_density(
             asked, self._kernels.components(centres, active, widths, blur), np.zeros(len(centres))
         )
-        log_bad = log_density(asked, *self._bad(good))
+        log_bad = self._log_bad(asked, good)
         for i in np.argsort(log_bad - log_good, kind="stable"):
             yield configs[i]
 
-    def _bad(self, good: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features and log weights of g: all ended trials but the good ones, the pending ones, and the
-        prior.
-        """
+    def _log_bad(self, asked: np.ndarray, good: np.ndarray) -> np.ndarray:
+        """log g up to a constant: all ended trials but the good ones, the pending ones, and a flat prior."""
         n = len(self._history)
         size_class = n if n < _SMALL else int(_REFRESH ** round(math.log(n, _REFRESH)))
         blur = 1.0 / (1 + size_class)
         points, active = self._history.points, self._history.active
         if size_class != self._features_for:
-            self._features_for, self._features_count, self._neighbours = size_class, 0, points.copy()
+            self._features_for, self._features_count = size_class, 0
+            self._neighbours = self._kernels.neighbours(points)
         if self._features_count < n:
             new = slice(self._features_count, n)
             widths = self._kernels.bandwidths(points[new], self._neighbours)
@@ -129,15 +125,22 @@ class TpeSearcher(BaseSearcher):
                 self._features = np.concatenate([self._features, np.empty_like(self._features)])
             self._features[new] = added
             self._features_count = n
-        pending = self.pending
-        extra_points = self.space.encode_many([trial.config for trial in pending])
-        extra_active = np.ones(extra_points.shape, dtype=bool)
-        if pending and self.space.layout.conditional:
-            extra_active = np.array([self.space.layout.active(trial.config) for trial in pending])
-        widths = self._kernels.bandwidths(extra_points, self._neighbours)
-        prior = np.zeros((1, self._features.shape[1]))
-        extra = self._kernels.components(extra_points, extra_active, widths, blur) if pending else prior[:0]
-        features = np.concatenate([self._features[:n], extra, prior])
-        log_weights = np.zeros(len(features))
-        log_weights[good] = -np.inf
-        return features, log_weights - math.log(len(features) - len(good))
+        weights = np.zeros(n)
+        weights[good] = -np.inf
+        # The prior is the uniform density, whose logarithm is 0 everywhere.
+        log_bad = np.zeros(len(asked))
+        if len(good) < n:
+            log_bad = np.logaddexp(log_bad, log_density(asked, self._features[:n], weights))
+        if self.pending:
+            configs = [trial.config for trial in self.pending]
+            waiting, present = self.space.encode_many(configs), self._present(configs)
+            widths = self._kernels.bandwidths(waiting, self._neighbours)
+            features = self._kernels.components(waiting, present, widths, blur)
+            log_bad = np.logaddexp(log_bad, log_density(asked, features, np.zeros(len(features))))
+        return log_bad
+
+    def _present(self, configs: Sequence[Config]) -> np.ndarray:
+        """Which arguments each configuration has."""
+        if not self.space.layout.conditional:
+            return np.ones((len(configs), self.space.dimensions), dtype=bool)
+        return np.array([self.space.layout.active(config) for config in configs])
