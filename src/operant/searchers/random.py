@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.errors import ConfigError, unknown
+from operant.searchers._options import one_of, whole_number
 from operant.searchers._records import Proposal
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
@@ -38,14 +38,12 @@ class RandomSearcher(BaseSearcher):
         block: int = 64,
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
-        if sampling not in _SAMPLINGS:
-            raise ConfigError(unknown("sampling", sampling, _SAMPLINGS), ("sampling",))
-        if isinstance(block, bool) or not isinstance(block, int) or block < 2:
-            raise ConfigError(f"`block` must be a whole number from 2 on, not {block!r}", ("block",))
-        self.sampling = sampling
-        self.block = block
+        self.sampling = one_of(sampling, "sampling", _SAMPLINGS)
+        self.block = whole_number(block, "block", least=2)
         # A Sobol sequence has no blocks; 64 points are only what is computed at once.
-        self._design = Design(sampling, self.space.dimensions, self.seed, 64 if sampling == "sobol" else block)
+        self._design = Design(
+            sampling, self.space.dimensions, self.seed, 64 if sampling == "sobol" else block
+        )
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from operant.errors import ConfigError, unknown
@@ -22,6 +22,8 @@ class Test:
     high: float | None = None
     low_open: bool = False
     high_open: bool = False
+    # The name as seen from where the condition stands: inside a File `config`, `epochs` is `config(epochs)`.
+    local_name: str | None = None
 
     def holds(self, value: Any) -> bool:
         if self.values is not None and not any(_same(value, one) for one in self.values):
@@ -58,6 +60,10 @@ class When:
                 ("when",),
             )
         return cls(tuple(_parse_test(str(name), rule) for name, rule in spec.items()))
+
+    def seen_from(self, wrap: Callable[[str], str]) -> When:
+        """The same condition, standing in a container whose names are made by `wrap`."""
+        return When(tuple(replace(test, local_name=wrap(test.name)) for test in self.tests))
 
     def holds(self, config: Mapping[str, Any]) -> bool:
         return all(test.name in config and test.holds(config[test.name]) for test in self.tests)

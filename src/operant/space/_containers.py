@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,13 @@ class Container(Space):
 
     def _arguments(self, wrap: Wrap, inherited: When | None) -> Iterator[Argument]:
         for name, child, inner in self._children():
+            if not isinstance(child, Space):
+                continue
+            when = _both(inherited, None if child.when is None else child.when.seen_from(wrap))
             if isinstance(child, Container):
-                yield from child._arguments(lambda key, f=inner: wrap(f(key)), _both(inherited, child.when))  # type: ignore[misc]
+                yield from child._arguments(_chain(wrap, inner), when)
             elif isinstance(child, Leaf):
-                argument = make_argument(name, child, wrap)
-                yield Argument(argument.name, child, _both(inherited, child.when), argument.names, argument.row_names)
+                yield replace(make_argument(name, child, wrap), when=when)
 
     @cached_property
     def layout(self) -> Layout:
@@ -110,7 +113,7 @@ class Container(Space):
 
 def _flatten_child(flat: Config, name: str, child: Any, inner: Wrap, value: Any, wrap: Wrap) -> None:
     if isinstance(child, Container):
-        child._flatten_into(flat, value, lambda key: wrap(inner(key)), wrap(name))
+        child._flatten_into(flat, value, _chain(wrap, inner), wrap(name))
     elif isinstance(child, Nested):
         if not isinstance(value, Mapping):
             raise ConfigError(f"the value of {wrap(name)!r} is one of its rows, not {value!r}")
@@ -119,9 +122,11 @@ def _flatten_child(flat: Config, name: str, child: Any, inner: Wrap, value: Any,
         flat[wrap(name)] = value
 
 
-def _structure_child(config: Mapping[str, Any], name: str, child: Any, inner: Wrap, wrap: Wrap) -> tuple[bool, Any]:
+def _structure_child(
+    config: Mapping[str, Any], name: str, child: Any, inner: Wrap, wrap: Wrap
+) -> tuple[bool, Any]:
     if isinstance(child, Container):
-        return True, child._structure(config, lambda key: wrap(inner(key)))
+        return True, child._structure(config, _chain(wrap, inner))
     if isinstance(child, Nested):
         row = {key: config[wrap(key)] for key in child.keys if wrap(key) in config}
         return bool(row), row
@@ -221,12 +226,16 @@ class List(Container):
 
     def _flatten_into(self, flat: Config, config: Any, wrap: Wrap, place: str) -> None:
         if not isinstance(config, (list, tuple)) or len(config) != len(self._parts):
-            raise ConfigError(f"the value of {place or 'the space'!r} is a list of {len(self._parts)}, not {config!r}")
+            raise ConfigError(
+                f"the value of {place or 'the space'!r} is a list of {len(self._parts)}, not {config!r}"
+            )
         for (name, child, inner), value in zip(self._children(), config, strict=True):
             _flatten_child(flat, name, child, inner, value, wrap)
 
     def _structure(self, config: Mapping[str, Any], wrap: Wrap) -> list[Any]:
-        return [_structure_child(config, name, child, inner, wrap)[1] for name, child, inner in self._children()]
+        return [
+            _structure_child(config, name, child, inner, wrap)[1] for name, child, inner in self._children()
+        ]
 
     def __repr__(self) -> str:
         return f"List({self._parts!r})"
@@ -262,6 +271,10 @@ class File(Dict):
     def render(self, text: str, values: Mapping[str, Any]) -> str:
         """The text of the file with the values put in, all else untouched."""
         return edit_text(text, values, self.file)
+
+
+def _chain(outer: Wrap, inner: Wrap) -> Wrap:
+    return lambda key: outer(inner(key))
 
 
 def _wrap_for(name: str, child: Any) -> Wrap:

@@ -73,7 +73,9 @@ class Layout:
     def decode(self, point: Sequence[float] | np.ndarray) -> Config:
         units = point.tolist() if isinstance(point, np.ndarray) else list(point)
         if len(units) != len(self.arguments):
-            raise ConfigError(f"a point of this space has {len(self.arguments)} coordinates, not {len(units)}")
+            raise ConfigError(
+                f"a point of this space has {len(self.arguments)} coordinates, not {len(units)}"
+            )
         if self._simple:
             return {name: decode(unit) for (name, decode), unit in zip(self._decoders, units, strict=True)}
         config: Config = {}
@@ -134,9 +136,7 @@ def _encode(argument: Argument, value: Any) -> float:
 
 
 def _resolve_conditions(arguments: Sequence[Argument]) -> Iterable[Argument]:
-    """Conditions name arguments as seen from their own place: inside a `File`,
-    `epochs` may mean `config(epochs)`.
-    """
+    """Conditions with flat names: a neighbour is meant rather than an argument further outside."""
     known = {name for argument in arguments for name in argument.names}
     for argument in arguments:
         if argument.when is None:
@@ -144,18 +144,11 @@ def _resolve_conditions(arguments: Sequence[Argument]) -> Iterable[Argument]:
             continue
         tests = []
         for test in argument.when.tests:
-            name = _visible_name(test.name, argument.name, known)
-            if name is None:
-                raise ConfigError(unknown("argument", test.name, known), ("when", test.name)).under(argument.name)
-            tests.append(replace(test, name=name))
+            name = test.local_name if test.local_name in known else test.name
+            if name not in known:
+                raise ConfigError(unknown("argument", test.name, known), (argument.name, "when", test.name))
+            tests.append(replace(test, name=name, local_name=None))
         yield replace(argument, when=When(tuple(tests)))
-
-
-def _visible_name(word: str, seen_from: str, known: set[str]) -> str | None:
-    prefix, bracket, _ = seen_from.rpartition("(")
-    if bracket and f"{prefix}({word})" in known:
-        return f"{prefix}({word})"
-    return word if word in known else None
 
 
 def _parents_first(arguments: Sequence[Argument], by_name: Mapping[str, int]) -> list[int]:
@@ -165,7 +158,9 @@ def _parents_first(arguments: Sequence[Argument], by_name: Mapping[str, int]) ->
 
     def visit(i: int) -> None:
         if state[i] == 1:
-            raise ConfigError(f"the condition of {arguments[i].name!r} depends on itself", (arguments[i].name, "when"))
+            raise ConfigError(
+                f"the condition of {arguments[i].name!r} depends on itself", (arguments[i].name, "when")
+            )
         if state[i] == 2:
             return
         state[i] = 1

@@ -103,7 +103,8 @@ def _blocks(layout: Layout) -> Iterator[tuple[Part, ...]]:
     if math.prod(len(parts) for parts in stretches.values()) > _MOST_BLOCKS:
         raise ConfigError("the conditions split this space into more than a million parts; use fewer of them")
     block: list[Part] = [None] * len(layout.arguments)
-    true: set[Test] = set()
+    # By identity: the tests for True and for 1 are equal to Python.
+    true: set[int] = set()
 
     def extend(depth: int) -> Iterator[tuple[Part, ...]]:
         if depth == len(layout.order):
@@ -111,7 +112,7 @@ def _blocks(layout: Layout) -> Iterator[tuple[Part, ...]]:
             return
         i = layout.order[depth]
         argument = layout.arguments[i]
-        if argument.when is not None and not all(test in true for test in argument.when.tests):
+        if argument.when is not None and not all(id(test) in true for test in argument.when.tests):
             block[i] = None
             yield from extend(depth + 1)
         elif i in stretches:
@@ -128,7 +129,7 @@ def _blocks(layout: Layout) -> Iterator[tuple[Part, ...]]:
     return extend(0)
 
 
-def _stretches(argument: Argument, tests: Sequence[Test]) -> list[tuple[int, int, set[Test]]]:
+def _stretches(argument: Argument, tests: Sequence[Test]) -> list[tuple[int, int, set[int]]]:
     data = argument.leaf.data
     if isinstance(argument.leaf, Categorical):
         cuts = list(range(len(data)))
@@ -138,11 +139,11 @@ def _stretches(argument: Argument, tests: Sequence[Test]) -> list[tuple[int, int
         for number in (number for test in tests for number in test.critical()):
             edges.update((bisect.bisect_left(data, number), bisect.bisect_right(data, number)))
         cuts = sorted(edge for edge in edges if edge < len(data))
-    found: list[tuple[int, int, set[Test]]] = []
+    found: list[tuple[int, int, set[int]]] = []
     for start, stop in itertools.pairwise([*cuts, len(data)]):
         config: Config = {}
         argument.put(config, data[start])
-        holding = {test for test in tests if test.name in config and test.holds(config[test.name])}
+        holding = {id(test) for test in tests if test.name in config and test.holds(config[test.name])}
         if found and found[-1][2] == holding:
             found[-1] = (found[-1][0], found[-1][1] + stop - start, holding)
         else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -59,7 +60,9 @@ def _value(text: str, after: int, value: yaml.Node) -> Node:
     # The composer hands out the anchored node itself for an alias; the alias stands right after the key.
     alias = _ALIAS.match(text, after)
     if alias is None:
-        return Node(after, after, locked="it is an alias in a place that cannot be edited; write the value out")
+        return Node(
+            after, after, locked="it is an alias in a place that cannot be edited; write the value out"
+        )
     return Node(alias.start(1), alias.end(1), _lock(_node(text, value).children))
 
 
@@ -74,10 +77,14 @@ def _lock(children: dict[str, Node]) -> dict[str, Node]:
 
 
 def dump(value: Any) -> str:
-    if isinstance(value, float) and math.isfinite(value):
-        # YAML 1.1 readers need the point in 1.0e-05, and all readers take it.
-        text = repr(value)
-        mantissa, e, exponent = text.partition("e")
-        return f"{mantissa if '.' in mantissa else mantissa + '.0'}{e}{exponent}"
-    flow = yaml.safe_dump([value], default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False)
-    return flow.strip()[1:-1]
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(dump(one) for one in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{dump(key)}: {dump(one)}' for key, one in value.items())}}}"
+    if isinstance(value, str) and not value.isprintable():
+        # Line ends of any kind are written as escapes: their meaning would depend on the indentation.
+        return str(yaml.safe_dump(value, default_style='"', width=math.inf)).strip()
+    # As an element of a list, so that a text is quoted where it must be inside brackets.
+    return str(yaml.safe_dump([value], default_flow_style=True, width=math.inf, allow_unicode=True)).strip()[
+        1:-1
+    ]
