@@ -10,6 +10,7 @@ from operant.schedulers.ledger import Ledger, read_ledger
 from operant.schedulers.plan import SearchPlan, make_plan
 from operant.schedulers.scheduler import Outcome, Scheduler
 from operant.sites import SimulatedClock, SimulatedSite, Simulation, Submission
+from operant.tracking.journal import post_message
 
 GRID = [{"type": "Categorical", "name": "x", "data": list(range(100))}]
 
@@ -43,6 +44,18 @@ class World:
 
     def run(self, **options: Any) -> Outcome:
         return self.prepare(**options).run()
+
+    def at(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do something while the search runs."""
+
+        def act() -> list[object]:
+            action()
+            return []
+
+        self.clock.plan(seconds, act)
+
+    def tell(self, seconds: float, message: dict[str, Any]) -> None:
+        self.at(seconds, lambda: post_message(self.folder, message))
 
     @property
     def ledger(self) -> Ledger:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import itertools
 from pathlib import Path
 
 import pytest
+from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import OperantError
 from operant.sites import Simulation, Submission
-from operant.tracking.journal import JournalReader, post_message
-
-sys.path.insert(0, str(Path(__file__).parent))
-from simulated import World, by_x, config
+from operant.tracking.journal import JournalReader
 
 
 def test_runs_all_tries_and_finds_the_best(tmp_path: Path) -> None:
@@ -98,7 +96,7 @@ def test_retries_back_off_and_give_up(tmp_path: Path) -> None:
 
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 1}, "max_retries": 3, "retry_delay": 2}), behaviour)
     outcome = world.run()
-    gaps = [round(b - a) for a, b in zip(starts, starts[1:], strict=False)]
+    gaps = [round(b - a) for a, b in itertools.pairwise(starts)]
     assert gaps == [3, 5, 9]  # one second of work and 2, 4, 8 of waiting
     assert world.statuses == {"0": "ERROR"} and outcome.reward is None
     assert world.ledger.jobs["0"].error == "exit code 3"
@@ -116,12 +114,7 @@ def test_a_job_that_finished_before_its_cancel_counts(tmp_path: Path) -> None:
 
 def test_stop_message_kills_and_says_so(tmp_path: Path) -> None:
     world = World(tmp_path, config(), by_x(seconds=3.0))
-
-    def post() -> list[object]:
-        post_message(world.folder, {"type": "stop"})
-        return []
-
-    world.clock.plan(4.0, post)
+    world.tell(4.0, {"type": "stop"})
     outcome = world.run()
     assert outcome.status == "KILLED"
     assert world.statuses == {"0": "FINISHED", "1": "FINISHED", "2": "KILLED", "3": "KILLED"}
@@ -131,22 +124,22 @@ def test_stop_message_kills_and_says_so(tmp_path: Path) -> None:
 
 def test_stop_message_for_one_job(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 3}}), by_x(seconds=3.0))
-    world.clock.plan(1.0, lambda: [] if post_message(world.folder, {"type": "stop", "jobs": ["1"]}) else [])
+    world.tell(1.0, {"type": "stop", "jobs": ["1"]})
     assert world.run().status == "FINISHED"
     assert world.statuses == {"0": "FINISHED", "1": "KILLED", "2": "FINISHED"}
 
 
 def test_pause_and_resume_messages(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 4}}), by_x(seconds=1.0))
-    world.clock.plan(0.5, lambda: [] if post_message(world.folder, {"type": "pause"}) else [])
-    world.clock.plan(60.0, lambda: [] if post_message(world.folder, {"type": "resume"}) else [])
+    world.tell(0.5, {"type": "pause"})
+    world.tell(60.0, {"type": "resume"})
     assert world.run().tries == 4
     assert world.clock.now() > 1060.0
 
 
 def test_interrupt_leaves_errors(tmp_path: Path) -> None:
     world = World(tmp_path, config({"seeds": [0, 1, 2]}), by_x(seconds=3.0))
-    world.clock.plan(4.0, lambda: [] if world.scheduler.interrupt() else [])  # type: ignore[union-attr, func-returns-value]
+    world.at(4.0, lambda: world.scheduler and world.scheduler.interrupt())
     assert world.run().status == "ERROR"
     assert set(world.statuses.values()) == {"FINISHED", "ERROR"}
 

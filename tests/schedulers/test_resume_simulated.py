@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import UsageError
 from operant.schedulers.ledger import read_ledger
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import LeaseHeldError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from simulated import World, by_x, config
 
 
 class Crash(Exception):
@@ -76,10 +73,8 @@ def test_program_errors_are_rerun_once_for_each_resume(tmp_path: Path) -> None:
 
 
 def test_killed_jobs_stay_killed(tmp_path: Path) -> None:
-    from operant.tracking.journal import post_message
-
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 4}}), by_x(seconds=3.0))
-    world.clock.plan(1.0, lambda: [] if post_message(world.folder, {"type": "stop"}) else [])
+    world.tell(1.0, {"type": "stop"})
     world.run()
     world.run(resume=True)
     assert world.statuses == {"0": "KILLED", "1": "KILLED", "2": "FINISHED", "3": "FINISHED"}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
 import pytest
+from tests.schedulers.simulated import World, config
 
 from operant.errors import ConfigError
 from operant.schedulers.seeds import SeedPlan
 from operant.schedulers.statistics import iqm, mean_interval, paired_worse, t_cdf
 from operant.sites import Simulation, Submission
-
-sys.path.insert(0, str(Path(__file__).parent))
-from simulated import World, config
 
 
 def noisy(job: Submission) -> Simulation:

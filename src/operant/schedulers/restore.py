@@ -9,6 +9,7 @@ from operant.errors import UsageError
 from operant.schedulers.ledger import FINAL, JobRecord, Ledger, ProposalRecord
 from operant.schedulers.trial import ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
+from operant.sites import Found
 from operant.tracking.identity import process_identity
 from operant.tracking.journal import Journal
 
@@ -63,15 +64,12 @@ class Restored:
         scheduler.seconds_before = ledger.seconds_before
         under_way = [job for job in ledger.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
         found = scheduler.site.find([job.token for job in under_way if job.token]) if under_way else {}
-        adopted = {
-            job.id for job in under_way if found.get(job.token) is not None and found[job.token].state != "unknown"
-        }
+        # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
+        adopted = {job.id for job in under_way if job.token in found and _goes_on_or_went_well(found[job.token])}
         for job in under_way:
             if job.id not in adopted:
                 job.status, job.reason = "ERROR", "controller_lost"
-                scheduler.journal.append(
-                    "ended", job=job.id, attempt=job.attempt, status="ERROR", reason="controller_lost"
-                )
+                scheduler.journal.append("ended", job=job.id, attempt=job.attempt, status="ERROR", reason=job.reason)
         again = [job for job in ledger.jobs.values() if job.status == "ERROR" and not job.is_check]
         self._restore_searcher({job.number for job in again} | {job.number for job in under_way})
         self._restore_assessor()
@@ -178,6 +176,12 @@ class Restored:
         job.attempt, job.token, job.status = record.attempt, record.token, record.status
         job.reward, job.started, job.ended = record.reward, record.started, record.ended
         return job
+
+
+def _goes_on_or_went_well(found: Found) -> bool:
+    if found.state == "ended":
+        return found.record.get("code") == 0 and found.record.get("reason") is None
+    return found.state == "running"
 
 
 def _proposal(record: ProposalRecord) -> Proposal:
