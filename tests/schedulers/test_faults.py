@@ -68,7 +68,7 @@ def search_folder(folder: Path) -> Path:
     return folder / ".operant" / "searches" / "s"
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[..., Any], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came"
@@ -104,7 +104,7 @@ def kill_and_resume(folder: Path, seed: int) -> None:
     for _ in range(rng.randint(1, 3)):
         begun = (search_folder(folder) / "journal.log").exists()
         controller = start(folder, *(["--resume"] if begun else []))
-        wait_until(lambda: (search_folder(folder) / "jobs").is_dir() or controller.poll() is not None)
+        wait_until(lambda one=controller: (search_folder(folder) / "jobs").is_dir() or one.poll() is not None)
         time.sleep(rng.uniform(0.0, 0.35))
         controller.kill()
         controller.communicate()

@@ -110,7 +110,8 @@ def test_the_final_length_of_segments_is_told(machine: Machine) -> None:
 
 
 def test_cancel_is_gentle_first(machine: Machine) -> None:
-    text = "import signal, sys, time; signal.signal(15, lambda *_: (print('bye'), sys.exit(3))); print(1, flush=True); time.sleep(60)"
+    text = "import signal, sys, time\nsignal.signal(15, lambda *_: (print('bye'), sys.exit(3)))\n"
+    text += "print(1, flush=True)\ntime.sleep(60)"
     job = machine.program(text, limits=Limits(grace_seconds=20))
     assert wait_until(lambda: (job.folder / "stdout").exists() and (job.folder / "stdout").read_text())
     machine.site.cancel([job.token], "because")
@@ -180,7 +181,16 @@ def test_a_program_that_prints_a_gigabyte(machine: Machine) -> None:
 
 
 def check_printer(machine: Machine, megabytes: int) -> None:
-    text = f"import os\nos.write(1, b'first\\n')\nfor _ in range({megabytes}):\n    d = b'x' * (1 << 20)\n    while d: d = d[os.write(1, d):]\nos.write(1, b'last\\n')"
+    text = f"""
+import os
+def put(data):
+    while data:
+        data = data[os.write(1, data):]
+put(b"first\\n")
+for _ in range({megabytes}):
+    put(b"x" * (1 << 20))
+put(b"last\\n")
+"""
     job = machine.program(text, limits=Limits(output_bytes=1 << 20))
     event = machine.wait()
     content = (job.folder / "stdout").read_bytes()

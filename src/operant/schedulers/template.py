@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from operant.errors import ConfigError, unknown
@@ -14,8 +14,9 @@ from operant.space import Dict
 __all__ = ["Template", "value_text"]
 
 # A name as it can stand in braces: not `{"a": 1}` of some JSON, not `${HOME}` of the shell.
-_HOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][\w.\-/]*(?:\([^(){}]*\))?)\}")
-_ESCAPED = {"{{": "\x00", "}}": "\x01"}
+_NAME = r"[A-Za-z_][\w.\-/]*(?:\([^(){}]*\))?"
+# Doubled braces around a name mean the braces themselves.
+_HOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|(?<!\$)\{{(?P<name>{_NAME})\}}")
 _OPERATORS = frozenset("|&;<>()`\n")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 RESERVED = ("seed", "budget", "job_id")
@@ -80,10 +81,8 @@ class Template:
         for name, part in self.files.items():
             if part.place_holder and part.place_holder in protected:
                 protected = protected.replace(part.place_holder, "{" + name + "}")
-        for doubled, mark in _ESCAPED.items():
-            protected = protected.replace(doubled, mark)
         self._protected = protected
-        self.used = set(_HOLDER.findall(protected))
+        self.used = set(_names_in(protected))
         for name in sorted(self.used - names - set(extra_names)):
             raise ConfigError(unknown("placeholder, there is no argument", name, sorted(names)), ("template",))
         covered = self.used | {
@@ -125,30 +124,36 @@ class Template:
         """The program and its arguments. A placeholder whose argument is not active falls away with its word,
         and with the ``--option`` in front of it."""
         if self.is_shell:
-            return ["/bin/sh", "-c", _unmark(_fill_shell(self._protected, values))]
+            return ["/bin/sh", "-c", _fill_shell(self._protected, values)]
         argv: list[str] = []
         for place, word in enumerate(self._words):
-            names = _HOLDER.findall(word)
-            if not names:
-                argv.append(_unmark(word))
-                continue
+            names = _names_in(word)
             if any(name not in values for name in names):
                 alone = _HOLDER.fullmatch(word) is not None
                 if alone and argv and argv[-1].startswith("-") and "=" not in argv[-1]:
                     argv.pop()
                 continue
-            if place >= 2 and self._words[place - 1] == "-c" and self._words[place - 2].rpartition("/")[2] in _SHELLS:
-                argv.append(_unmark(_fill_shell(word, values)))
+            before = self._words[max(place - 2, 0) : place]
+            if len(before) == 2 and before[1] == "-c" and before[0].rpartition("/")[2] in _SHELLS:
+                argv.append(_fill_shell(word, values))
             else:
-                argv.append(_HOLDER.sub(lambda found: value_text(values[found[1]]), word).translate(_MARKS))
+                argv.append(_fill(word, lambda name, _: value_text(values[name])))
         return argv
 
 
-_MARKS = {0: "{", 1: "}"}
+def _names_in(text: str) -> list[str]:
+    return [found["name"] for found in _HOLDER.finditer(text) if found["name"] is not None]
 
 
-def _unmark(text: str) -> str:
-    return text.translate(_MARKS)
+def _fill(text: str, value_of: Callable[[str, int], str]) -> str:
+    """Replace each placeholder by ``value_of(name, where it stands)``."""
+
+    def fill(found: re.Match[str]) -> str:
+        if found["literal"] is not None:
+            return "{" + found["literal"] + "}"
+        return value_of(found["name"], found.start())
+
+    return _HOLDER.sub(fill, text)
 
 
 def value_text(value: Any) -> str:
@@ -160,12 +165,12 @@ def value_text(value: Any) -> str:
 
 def _needs_shell(text: str) -> bool:
     """Whether the words hold anything that only a shell understands, outside of quotes."""
-    for _, char, quote, escaped in _scan(text):
+    for place, char, quote, escaped in _scan(text):
         if escaped:
             continue
         if quote == "" and (char in _OPERATORS or char in "$*?~"):
             # A name such as {config(epochs)} has brackets of its own; they were checked to be a placeholder.
-            if char in "()" and _inside_holder(text, _):
+            if char in "()" and _inside_holder(text, place):
                 continue
             return True
         if quote == '"' and char in "$`":
@@ -196,14 +201,14 @@ def _scan(text: str) -> list[tuple[int, str, str, bool]]:
 def _fill_shell(text: str, values: Mapping[str, Any]) -> str:
     quotes = [quote for _, _, quote, _ in _scan(text)]
 
-    def fill(found: re.Match[str]) -> str:
-        if found[1] not in values:
+    def quoted(name: str, place: int) -> str:
+        if name not in values:
             return ""
-        value = value_text(values[found[1]])
-        if quotes[found.start()] == "'":
+        value = value_text(values[name])
+        if quotes[place] == "'":
             return value.replace("'", "'\\''")
-        if quotes[found.start()] == '"':
+        if quotes[place] == '"':
             return re.sub(r'([\\"$`])', r"\\\1", value)
         return shlex.quote(value)
 
-    return _HOLDER.sub(fill, text)
+    return _fill(text, quoted)
