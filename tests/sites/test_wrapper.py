@@ -285,3 +285,21 @@ def test_a_full_disk_costs_output_but_not_the_job(tmp_path: Path) -> None:
         machine.site.close()
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_an_attempt_that_never_began_can_no_longer_begin(machine: Machine) -> None:
+    """A wrapper may come late, after a new controller has decided that the attempt is to be made again."""
+    folder = machine.folder / "jobs" / "late"
+    folder.mkdir(parents=True)
+    assert machine.site.find(["late/1/t1"])["late/1/t1"].state == "unknown"
+    late = machine.submit(PYTHON, "-c", "open('ran', 'w')", job="late")
+    assert machine.wait().kind == "lost" and not (late.work / "ran").exists()
+
+
+def test_a_program_that_finishes_while_it_is_told_to_end_has_finished(machine: Machine) -> None:
+    text = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(0.4)"
+    job = machine.program(text, limits=Limits(grace_seconds=20))
+    assert wait_until(lambda: (job.folder / "stdout").exists() and (job.folder / "stdout").read_text())
+    machine.site.cancel([job.token], "because")
+    event = machine.wait()
+    assert (event.info["code"], event.info["reason"]) == (0, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
+import os
 import sys
 import time
 from pathlib import Path
@@ -36,18 +36,28 @@ def run(args: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "operant.cli.search_scripts", "run", "--task", args.task, file, "--resume"]
     command += ["--symlinks", ",".join(origin.get("symlinks", []))] + (["--force"] if args.force else [])
     log = folder / "restart.log"
-    with log.open("ab") as stream:
-        process = subprocess.Popen(
-            command, cwd=source, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
-        )
+    pid = _start_detached(command, source, log)
     deadline = time.monotonic() + 60
     while not controller_is_alive(folder):
-        code = process.poll()
-        if code == 0:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended and status == 0:
             break  # there was nothing left to do
-        if code is not None or time.monotonic() > deadline:
+        if ended or time.monotonic() > deadline:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise OperantError(f"it did not start: {lines[-1] if lines else 'no reason was given'} (see {log})")
         time.sleep(0.05)
-    print(f"{args.task} goes on in the background (process {process.pid}); its lines are in {log}")
+    print(f"{args.task} goes on in the background (process {pid}); its lines are in {log}")
     return 0
+
+
+def _start_detached(command: list[str], folder: str, log: Path) -> int:
+    """Start a program that goes on when this one ends, and that nobody has to wait for."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, target, 1), (os.POSIX_SPAWN_DUP2, target, 2)]
+    argv = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', folder, *command]
+    try:
+        return os.posix_spawn(argv[0], argv, os.environ, file_actions=actions, setsid=True)
+    finally:
+        os.close(null)
+        os.close(target)

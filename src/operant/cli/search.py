@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from operant.errors import UsageError
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the search's YAML file")
@@ -24,9 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from operant.schedulers.naive_scheduler import NaiveScheduler
     from operant.schedulers.view import make_view
-    from operant.tracking.places import find_root
+    from operant.tracking.places import check_run_id, find_root
 
     _use_own_environment()
+    if "/" in check_run_id(args.task):
+        raise UsageError(f"a search's name has no '/': {args.task!r}")
     folder = find_root() / "searches" / args.task
     symlinks = [path for path in args.symlinks.split(",") if path]
     scheduler = NaiveScheduler(folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view())

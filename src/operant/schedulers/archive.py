@@ -28,9 +28,9 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 _LARGEST_MANIFEST = 256 << 20
 _MOST_FILES = 5_000_000
-# No search shrinks to a five-hundredth of itself; what claims to is made to fill a disk.
-_MOST_EXPANSION = 500
-_ALWAYS_ALLOWED = 64 << 20
+# No search shrinks to a two-hundredth of itself; what claims to is made to fill a disk.
+_MOST_EXPANSION = 200
+_ALWAYS_ALLOWED = 16 << 20
 _LEFT_OUT = frozenset({"inbox", "lease.json", "lease.lock"})
 
 
@@ -79,7 +79,7 @@ def import_search(archive: Path, searches: Path, name: str | None = None, *, for
             _make_way(target, force)
         staged.chmod(0o755)
         staged.rename(target)
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         raise UsageError(f"{archive} was not imported: {error}") from None
     finally:
         if staged.exists():

@@ -180,13 +180,18 @@ class LocalSite:
         folder = self.folder / "jobs" / job_id
         while True:
             holder = _read_json(folder / f"claim-{attempt}")
+            if holder is None:
+                # A wrapper may be about to claim it. Whoever comes second leaves, so this is settled for good.
+                if not folder.is_dir() or wrapper.claim(str(folder), attempt, f"{token}/never"):
+                    return Found("unknown", {})
+                continue
+            runs = _still_runs(holder)  # asked before the file is read: one that ends in between has then written it
             record = read_exit(folder, attempt)
             if record is not None and record.get("token") == token:
                 return Found("ended", record)
-            if holder is None or holder.get("token") != token or not _still_runs(holder):
+            if holder.get("token") != token or not runs:
                 return Found("unknown", {})
             if time.monotonic() > deadline:
-                # It had its time to end its program; as the subreaper it takes the rest with it only by ending.
                 return Found("running", {"pid": holder.get("pid")})
             time.sleep(0.02)
 

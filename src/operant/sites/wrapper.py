@@ -118,6 +118,18 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    try:
+        with open("/proc/%d/status" % pid, "rb") as stream:
+            for line in stream:
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except OSError:
+        pass
+    return False
+
+
 def memory_of(pids: list[int]) -> int:
     """Bytes that these processes hold for themselves, shared libraries not counted."""
     total = 0
@@ -198,6 +210,8 @@ class Supervisor:
         self.status: int | None = None
         self.reason: str | None = None
         self.error: str | None = None
+        self.may_end_well = False
+        """Whether exit code 0 can only mean that the program finished before it was told to end."""
         self.kill_at: float | None = None
         self.leftovers = 0
         self.outputs: dict[int, Output] = {}
@@ -208,6 +222,8 @@ class Supervisor:
         if not claim(self.folder, self.attempt, self.spec["token"]):
             self._tell({"event": "refused"})
             return 0
+        if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
+            return 0  # its controller is gone already; it never began
         began, began_wall = time.monotonic(), time.time()
         pipes = self._start()
         self._tell({"event": "started", "pid": self.pid, "wall": began_wall})
@@ -304,8 +320,12 @@ class Supervisor:
 
     def stop(self, reason: str, grace: float | None = None) -> None:
         """Ask everything to end, and make it end when the grace is over."""
+        self._reap()
+        if self.status is not None:
+            return  # it has ended by itself
         if self.reason is None:
             self.reason = reason
+            self.may_end_well = self.pid > 0 and not catches(self.pid, signal.SIGTERM)
             self._signal_all(signal.SIGTERM)
             # A stopped process acts on SIGTERM only when it goes on.
             self._signal_all(signal.SIGCONT)
@@ -388,6 +408,8 @@ class Supervisor:
         assert self.status is not None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         code = os.waitstatus_to_exitcode(self.status)
+        if code == 0 and self.may_end_well:
+            self.reason = None
         printed = [output.close() for output in self.outputs.values()]
         record = {
             "token": self.spec["token"],
@@ -547,7 +569,10 @@ def _bury(wrappers: set[int]) -> None:
             kept.update(descendants(pid))
         for pid in mine:
             if pid not in kept:
-                os.kill(pid, signal.SIGKILL)
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
 
 
 def main(argv: list[str]) -> int:
