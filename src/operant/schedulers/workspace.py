@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
@@ -102,7 +101,7 @@ class Workspace:
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(kept)
         if job.attempt > 1:
-            kept_here = checkpoints.is_dir() and any(os.scandir(checkpoints))
+            kept_here = checkpoints.is_dir() and any(checkpoints.iterdir())
             env["OPERANT_RESUME_FROM"] = str(
                 env.get("OPERANT_CKPT_DIR", checkpoints) if kept_here else work if job.keep_work else ""
             )
