@@ -21,8 +21,8 @@ from operant.space import Config, Container
 # number of trials has grown by a factor, so that features can be kept.
 _SMALL = 200
 _REFRESH = 1.25
-# Narrow kernels converge faster, but to the nearest optimum; half of the proposals come from wide ones. On the
-# mixed problem of benchmarks/search_quality.py (30 other seeds) this took the median from 0.31 to 0.11.
+# Narrow kernels converge faster, but to the nearest optimum; half of the proposals come from wide ones. On
+# the mixed problem of benchmarks/search_quality.py (30 other seeds) that took the median from 0.31 to 0.11.
 _WIDE_CHANCE = 0.5
 _WIDE_BLUR = 4.0
 
