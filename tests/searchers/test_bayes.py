@@ -39,7 +39,7 @@ def build(kind, args, **options):
     [
         ("TpeSearcher", {}, 80, 1.0),
         ("GpSearcher", {}, 30, 1e-3),
-        ("SkoptSearcher", {}, 30, 1e-2),
+        ("SkoptSearcher", {"acq_func": "gp_hedge"}, 30, 1e-2),
         ("SkoptSearcher", {"acq_func": "EI", "acq_optimizer": "sampling"}, 40, 0.3),
         ("SkoptSearcher", {"acq_func": "LCB", "acq_func_kwargs": {"kappa": 1.0}}, 30, 1e-2),
         ("SkoptSearcher", {"acq_func": "PI", "acq_func_kwargs": {"xi": 0.01}}, 30, 1e-1),
@@ -105,8 +105,8 @@ def test_a_new_score_of_an_old_trial_reaches_the_model():
 
 
 def test_hedging_comes_to_prefer_what_did_well():
-    searcher = build("SkoptSearcher", BOX)
-    run(searcher, 40)
+    searcher = build("SkoptSearcher", BOX, acq_func="gp_hedge")
+    run(searcher, 30)
     named = {(trial.notes or {}).get("acq_func") for trial in searcher.trials.values()}
     assert {"EI", "LCB", "PI"} & named
     assert any(gain != 0 for gain in searcher._gains.values())
