@@ -241,11 +241,9 @@ class Scheduler:
             if proposal is None:
                 self._exhausted = True
                 return False
-            record: dict[str, Any] = {"number": proposal.number, "config": proposal.config}
-            for key in ("budget", "parent", "notes"):
-                if getattr(proposal, key) is not None:
-                    record[key] = getattr(proposal, key)
-            self.journal.append("proposed", **record)
+            extras = {"budget": proposal.budget, "parent": proposal.parent, "notes": proposal.notes}
+            given = {key: value for key, value in extras.items() if value is not None}
+            self.journal.append("proposed", number=proposal.number, config=proposal.config, **given)
             if not self._is_filtered(proposal):
                 self.tries += 1
                 self.open_trial(proposal)
