@@ -208,14 +208,17 @@ class Scheduler:
         now = self.clock.now()
         while self.delayed and self.delayed[0][0] <= now:
             self.ready.append(heapq.heappop(self.delayed)[2])
-        while len(self.running) < self.plan.parallel_size and now >= self._disk_full_until and not self.paused:
-            job = self._next_job()
-            if job is None:
-                break
-            submission = self._submission(job)
-            if submission is None:
-                break
-            submissions.append(submission)
+        try:
+            while len(self.running) < self.plan.parallel_size and now >= self._disk_full_until and not self.paused:
+                job = self._next_job()
+                submission = None if job is None else self._submission(job)
+                if submission is None:
+                    break
+                submissions.append(submission)
+        except BaseException:
+            for submission in submissions:  # nobody has heard of these yet
+                self._record_end(self.running.pop(submission.token), "ERROR", "controller_failed", {})
+            raise
         self.commit(durable=bool(submissions) and self.site.outlives_controller)
         if submissions:
             self.site.submit(submissions)
