@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-__all__ = ["MissingExtraError", "OperantError", "UsageError", "nearest"]
+__all__ = [
+    "ConfigError",
+    "KeyPath",
+    "MissingExtraError",
+    "OperantError",
+    "UsageError",
+    "nearest",
+    "path_text",
+    "unknown",
+]
+
+KeyPath = tuple[str | int, ...]
 
 
 class OperantError(Exception):
@@ -23,7 +34,68 @@ class MissingExtraError(OperantError, ImportError):
         super().__init__(f"{feature} needs an extra that is not installed: pip install 'operant[{extra}]'")
 
 
+class ConfigError(UsageError):
+    """A mistake in what the user wrote.
+
+    `path` leads to the key, outermost first: `("task", "search_args", 2, "dat")`. Code deep inside knows only
+    its own part of it; callers add theirs with `under`, and the loader of the file adds the place with
+    `located`.
+    """
+
+    def __init__(self, message: str, path: KeyPath = (), *, file: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.file = file
+        self.line = line
+
+    def under(self, *prefix: str | int) -> ConfigError:
+        """The same mistake, seen from further outside."""
+        return type(self)(self.message, (*prefix, *self.path), file=self.file, line=self.line)
+
+    def located(self, file: str, lines: Mapping[KeyPath, int]) -> ConfigError:
+        """The same mistake with its file and the line of the innermost key that the file really has."""
+        path = self.path
+        while path and path not in lines:
+            path = path[:-1]
+        return type(self)(self.message, self.path, file=file, line=lines.get(path, self.line))
+
+    def __str__(self) -> str:
+        place = self.file or ""
+        if self.file and self.line is not None:
+            place += f":{self.line}"
+        return ": ".join(part for part in (place, path_text(self.path), self.message) if part)
+
+
+def path_text(path: KeyPath) -> str:
+    """`("task", "search_args", 2, "name")` as `task.search_args[2].name`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the known word closest to ``word``, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    guess = _closest(word, known)
+    return f" (did you mean {guess!r}?)" if guess is not None else ""
+
+
+def unknown(what: str, word: object, known: Iterable[object]) -> str:
+    """The sentence for a name that nobody knows: the nearest known one, or else all of them."""
+    names = [str(name) for name in known]
+    guess = _closest(word, names)
+    if guess is not None:
+        return f"unknown {what} {str(word)!r}; did you mean {guess!r}?"
+    if not names:
+        return f"unknown {what} {str(word)!r}; there are none to choose from"
+    return f"unknown {what} {str(word)!r}; known are {', '.join(sorted(names))}"
+
+
+def _closest(word: object, known: Iterable[object]) -> str | None:
+    by_lower = {str(name).lower(): str(name) for name in known}
+    found = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else None

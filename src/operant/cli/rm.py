@@ -1,0 +1,49 @@
+"""Remove a search with all its files; what it found is written to summary.yaml first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import time
+from pathlib import Path
+
+from operant.errors import UsageError
+from operant.tracking.places import find_root
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-t", "--task", required=True, metavar="NAME", help="the search to remove")
+    parser.add_argument(
+        "--out", type=Path, default=Path("summary.yaml"), help="where its summary goes (default: summary.yaml)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    import yaml
+
+    from operant.schedulers.ledger import controller_is_alive
+    from operant.schedulers.overview import describe, find_search
+    from operant.sites.code import remove_tree
+
+    root = find_root()
+    folder = find_search(root, args.task)
+    if controller_is_alive(folder):
+        raise UsageError(f"the search {args.task!r} is running; `search-ctl stop --task {args.task}` stops it")
+    if args.out.exists():
+        stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(args.out.stat().st_mtime))
+        args.out.rename(args.out.with_name(f"{args.out.stem}.{stamp}{args.out.suffix}"))
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(describe(folder), Dumper=dumper, sort_keys=False, allow_unicode=True)
+    args.out.write_text(text, encoding="utf-8")
+    # Renamed first: a removal that is interrupted leaves no half of a search behind.
+    doomed = folder.with_name(f".removed-{secrets.token_hex(6)}")
+    folder.rename(doomed)
+    remove_tree(doomed)
+    for path in (root / "compares").glob("*.json"):
+        group = json.loads(path.read_text(encoding="utf-8"))
+        if args.task in group["searches"]:
+            group["searches"].remove(args.task)
+            path.write_text(json.dumps(group), encoding="utf-8")
+    print(f"Removed {args.task}; its summary is in {args.out}")
+    return 0

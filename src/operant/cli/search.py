@@ -1,0 +1,49 @@
+"""Run a hyper-parameter search from a YAML file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from operant.errors import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="the search's YAML file")
+    parser.add_argument("-t", "--task", required=True, metavar="NAME", help="what the search is called")
+    parser.add_argument(
+        "--symlinks",
+        default="",
+        metavar="PATHS",
+        help="paths, separated by commas, that jobs get as links instead of copies",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the search of that name: ERROR jobs first")
+    parser.add_argument("--force", action="store_true", help="with --resume: also when the file has changed")
+
+
+def run(args: argparse.Namespace) -> int:
+    from operant.schedulers.naive_scheduler import NaiveScheduler
+    from operant.schedulers.view import make_view
+    from operant.tracking.places import check_run_id, find_root
+
+    _use_own_environment()
+    if "/" in check_run_id(args.task):
+        raise UsageError(f"a search's name has no '/': {args.task!r}")
+    folder = find_root() / "searches" / args.task
+    symlinks = [path for path in args.symlinks.split(",") if path]
+    scheduler = NaiveScheduler(folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view())
+    outcome = scheduler.run()
+    for number, check in outcome.checks.items():
+        mean, low, high = check["mean"], check["low"], check["high"]
+        print(f"proposal {number} on {check['runs']} new seeds: {mean:.6g} (95 % interval {low:.6g} to {high:.6g})")
+    print(f"`search-ctl show --task {args.task}` shows its jobs")
+    return 0 if outcome.status == "FINISHED" else 1
+
+
+def _use_own_environment() -> None:
+    """Started from a virtual environment that nobody activated, jobs shall find that environment's `python` too."""
+    if sys.prefix != sys.base_prefix and not os.environ.get("VIRTUAL_ENV") and not os.environ.get("CONDA_PREFIX"):
+        programs = str(Path(sys.prefix) / "bin")
+        os.environ["PATH"] = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])

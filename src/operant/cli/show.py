@@ -1,0 +1,135 @@
+"""Show searches, or one of them with its jobs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from operant.cli._terminal import clean, duration, print_table
+from operant.errors import UsageError
+from operant.tracking.places import find_root
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-t", "--task", metavar="NAME", help="the search to show (default: a list of all)")
+    parser.add_argument("--jobs", metavar="A,B", help="only these jobs")
+    parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="write it to a YAML file")
+    parser.add_argument("--scalar", action="store_true", help="with the last value of each scalar that jobs recorded")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from operant.schedulers.ledger import no_garbage_collection
+
+    with no_garbage_collection():
+        return _show(args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from operant.schedulers.overview import describe, find_search, job_scalars
+
+    root = find_root()
+    if args.task is None:
+        if args.jobs or args.scalar:
+            raise UsageError("--jobs and --scalar need --task: the search whose jobs are meant")
+        return _show_all(root, args)
+    folder = find_search(root, args.task)
+    only = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else None
+    found = describe(folder, only)
+    if args.scalar:
+        for job in found["jobs"]:
+            job["scalars"] = job_scalars(folder, job["id"])
+    if args.out is not None:
+        _write_yaml(args.out, found)
+    if args.json:
+        json.dump(_json_ready(found), sys.stdout, indent=None if len(found["jobs"]) > 100 else 2)
+        print()
+    elif args.out is None:
+        _print_search(found)
+    return 0
+
+
+def _show_all(root: Path, args: argparse.Namespace) -> int:
+    from operant.schedulers.overview import describe, list_searches
+
+    found = [describe(folder) for folder in list_searches(root)]
+    short = [{**{key: value for key, value in one.items() if key != "jobs"}, "jobs": len(one["jobs"])} for one in found]
+    if args.out is not None:
+        _write_yaml(args.out, short)
+    if args.json:
+        json.dump(_json_ready(short), sys.stdout, indent=2)
+        print()
+    elif not short:
+        print(f"There are no searches in {root}; `search-run --task NAME FILE` starts one.")
+    elif args.out is None:
+        rows = [[one["task"], one["status"], str(one["jobs"]), _counts(one), _best(one)] for one in short]
+        print_table(["task", "status", "jobs", "of them", "best"], rows)
+    return 0
+
+
+def _print_search(found: dict[str, Any]) -> None:
+    print(f"{found['task']}: {found['status']}, {len(found['jobs'])} jobs ({_counts(found)})")
+    if found["best"] is not None:
+        settings = ", ".join(f"{key}={value}" for key, value in found["best"]["arg_dict"].items())
+        print(clean(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
+    if found["compare"]:
+        print(clean(f"group {found['compare'].get('name')!r}, id {found['compare'].get('id')}"))
+    for check in found["final_check"] or ():
+        print(
+            f"final check of proposal {check['number']}: {check['mean']:.6g} "
+            f"(95 % interval {check['low']:.6g} to {check['high']:.6g}, {check['runs']} seeds)"
+        )
+    jobs = found["jobs"]
+    if not jobs:
+        return
+    scalars = sorted({tag for job in jobs for tag in job.get("scalars", ())})
+    rows = []
+    for job in jobs:
+        took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
+        settings = " ".join([f"{key}={_short(value)}" for key, value in job["arg_dict"].items()])
+        shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
+        told = job.get("error") or job.get("reason") or ""
+        rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told])
+    headings = ["job", "status", "reward", "took", *scalars, "settings", ""]
+    print_table(headings, rows)
+
+
+def _counts(found: dict[str, Any]) -> str:
+    return ", ".join(f"{count} {status.lower()}" for status, count in sorted(found["counts"].items()))
+
+
+def _best(found: dict[str, Any]) -> str:
+    return "" if found["best"] is None else _number(found["best"]["reward"])
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.6g}" if type(value) is float else value
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _json_ready(value: Any) -> Any:
+    """JSON has no NaN and no infinity; other programs would not read the file."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, dict):
+        return {key: _json_ready(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_ready(one) for one in value]
+    return value
+
+
+def _write_yaml(path: Path, content: Any) -> None:
+    import yaml
+
+    if path.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"--out writes YAML: give a file that ends in .yaml, not {str(path)!r}")
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    path.write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    print(f"Wrote {path}")

@@ -1,0 +1,42 @@
+"""Stop a search: jobs that wait or run become KILLED."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from operant.errors import OperantError, UsageError
+from operant.tracking.places import find_root
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-t", "--task", required=True, metavar="NAME", help="the search to stop")
+    parser.add_argument("--jobs", metavar="A,B", help="stop only these jobs; the search goes on")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for its end (default: 120)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from operant.schedulers.ledger import controller_is_alive, read_ledger
+    from operant.schedulers.overview import describe, find_search
+    from operant.tracking.journal import post_message
+
+    folder = find_search(find_root(), args.task)
+    if not controller_is_alive(folder):
+        _, status = read_ledger(folder)
+        raise UsageError(f"the search {args.task!r} is not running; it is {status}")
+    jobs = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else []
+    if jobs:
+        jobs = [job["id"] for job in describe(folder, jobs)["jobs"]]
+    message = post_message(folder, {"type": "stop", **({"jobs": jobs} if jobs else {})})
+    deadline = time.monotonic() + args.timeout
+    while message.exists() if jobs else controller_is_alive(folder):
+        if time.monotonic() > deadline:
+            raise OperantError(f"the search {args.task!r} was told to stop and has not answered for {args.timeout:g} s")
+        time.sleep(0.05)
+    if jobs:
+        print(f"Told to stop: {', '.join(jobs)}")
+    else:
+        ledger, status = read_ledger(folder)
+        killed = sum(job.status == "KILLED" for job in ledger.jobs.values())
+        print(f"{args.task}: {status}, {killed} jobs were killed")
+    return 0

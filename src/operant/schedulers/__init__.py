@@ -1,0 +1,74 @@
+"""Runs searches: the loop, its criteria, and everything that is read from a search's YAML.
+
+Names are loaded when they are first used: commands that only look at a search load none of this.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operant.assessors import build_assessor
+    from operant.schedulers.criteria import (
+        FILTER_CRITERIONS,
+        STOP_CRITERIONS,
+        BaseFilterCriterion,
+        BaseStopCriterion,
+        build_filter_criterion,
+        build_stop_criterion,
+        get_current_time,
+    )
+    from operant.schedulers.job import Job, LocalJob
+    from operant.schedulers.naive_scheduler import BaseScheduler, NaiveScheduler
+    from operant.schedulers.plan import SearchPlan, load_plan, make_plan
+    from operant.schedulers.scheduler import Outcome, Scheduler
+
+__all__ = [
+    "FILTER_CRITERIONS",
+    "STOP_CRITERIONS",
+    "BaseFilterCriterion",
+    "BaseScheduler",
+    "BaseStopCriterion",
+    "Job",
+    "LocalJob",
+    "NaiveScheduler",
+    "Outcome",
+    "Scheduler",
+    "SearchPlan",
+    "build_assessor",
+    "build_filter_criterion",
+    "build_stop_criterion",
+    "get_current_time",
+    "load_plan",
+    "make_plan",
+]
+
+_CRITERIA = "operant.schedulers.criteria"
+_HOMES = {
+    "FILTER_CRITERIONS": _CRITERIA,
+    "STOP_CRITERIONS": _CRITERIA,
+    "BaseFilterCriterion": _CRITERIA,
+    "BaseStopCriterion": _CRITERIA,
+    "build_filter_criterion": _CRITERIA,
+    "build_stop_criterion": _CRITERIA,
+    "get_current_time": _CRITERIA,
+    "build_assessor": "operant.assessors",
+    "Job": "operant.schedulers.job",
+    "LocalJob": "operant.schedulers.job",
+    "BaseScheduler": "operant.schedulers.naive_scheduler",
+    "NaiveScheduler": "operant.schedulers.naive_scheduler",
+    "SearchPlan": "operant.schedulers.plan",
+    "load_plan": "operant.schedulers.plan",
+    "make_plan": "operant.schedulers.plan",
+    "Outcome": "operant.schedulers.scheduler",
+    "Scheduler": "operant.schedulers.scheduler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'operant.schedulers' has no attribute {name!r}") from None
+    return getattr(importlib.import_module(home), name)

@@ -1,0 +1,96 @@
+"""Reads a `result.pkl` that a program left: numbers, texts, containers and numpy arrays, and nothing that could run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+from operant.errors import UsageError
+
+__all__ = ["load_plain_pickle"]
+
+_LARGEST = 64 << 20
+_PLAIN = {
+    ("builtins", "complex"): complex,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): bytearray,
+}
+_NUMPY_MODULES = {
+    "numpy",
+    "numpy.core.multiarray",
+    "numpy._core.multiarray",
+    "numpy.core.numeric",
+    "numpy._core.numeric",
+}
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN:
+            return _PLAIN[module, name]
+        if (module, name) == ("collections", "OrderedDict"):
+            return dict
+        if (module, name) == ("_codecs", "encode"):
+            return _encode_latin1
+        if module in _NUMPY_MODULES:
+            found = _numpy_part(name)
+            if found is not None:
+                return found
+        raise UsageError(f"it holds {module}.{name}, and only plain data and numpy arrays are read from pickles")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise UsageError("it refers to objects outside of itself")
+
+
+def load_plain_pickle(path: Path) -> Any:
+    """The data in a pickle file; UsageError when it holds anything else, and none of that is run."""
+    if path.stat().st_size > _LARGEST:
+        raise UsageError(f"{path.name} is larger than {_LARGEST >> 20} MB")
+    try:
+        return _PlainUnpickler(io.BytesIO(path.read_bytes())).load()
+    except UsageError as error:
+        raise UsageError(f"{path.name} was not read: {error}") from None
+    except Exception as error:
+        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _encode_latin1(text: str, encoding: str) -> bytes:
+    """How old protocols write bytes; no other codec is looked up."""
+    if encoding != "latin1":
+        raise UsageError(f"it asks for the codec {encoding!r}")
+    return text.encode("latin1")
+
+
+def _numpy_part(name: str) -> Any:
+    import numpy as np
+
+    if name == "_reconstruct":
+        # The real one allocates whatever shape it is told; the true shape comes with the state and is checked there.
+        return lambda *_: np.ndarray.__new__(np.ndarray, (0,))
+    if name == "scalar":
+        return _numpy_scalar
+    if name == "_frombuffer":
+        return lambda buffer, dtype, shape, order: np.frombuffer(buffer, dtype).reshape(shape, order=order)
+    if name == "dtype":
+        return _numpy_dtype
+    if name == "ndarray":
+        return np.ndarray
+    return None
+
+
+def _numpy_dtype(kind: Any, *rest: Any) -> Any:
+    import numpy as np
+
+    dtype = np.dtype(kind, *rest)
+    if dtype.hasobject:
+        raise UsageError("it holds an array of Python objects")
+    return dtype
+
+
+def _numpy_scalar(dtype: Any, data: bytes = b"") -> Any:
+    import numpy as np
+
+    return np.frombuffer(data, dtype, count=1)[0]

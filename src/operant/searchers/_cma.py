@@ -1,0 +1,189 @@
+"""The `cmaes` library behind one small interface: points of the unit cube in, points of the unit cube out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from operant.searchers._extras import require
+from operant.space import Layout
+
+# An ordered argument with more values than this is as good as continuous.
+_MOST_ORDERED = 64
+_RESAMPLINGS = 10
+
+
+class Strategy(Protocol):
+    """What CmaEsSearcher needs. `raw` is the point as the strategy drew it, which `tell` wants back."""
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def population_size(self) -> int: ...
+
+    def ask(self, seed: tuple[int, ...]) -> tuple[list[float], list[float]]: ...
+
+    def tell(self, results: Sequence[tuple[list[float], float]]) -> None: ...
+
+    def converged(self) -> bool: ...
+
+
+def make_strategy(
+    layout: Layout,
+    *,
+    sigma: float,
+    population_size: int | None,
+    growth: int,
+    mean_rng: np.random.Generator | None,
+) -> Strategy:
+    """A new run: in the middle, or (`mean_rng`) somewhere else; `growth` multiplies the population."""
+    count = population_size or 4 + math.floor(3 * math.log(max(len(layout.arguments), 1)))
+    varying = [i for i, a in enumerate(layout.arguments) if a.leaf.size > 1]
+    mixed = any(a.categorical or a.leaf.size <= _MOST_ORDERED for a in (layout.arguments[i] for i in varying))
+    strategy = _Mixed if mixed or not varying else _Continuous
+    return strategy(layout, varying, sigma, max(count, 4) * growth, mean_rng)
+
+
+def _library_seed(seed: tuple[int, ...]) -> int:
+    """One 32-bit number, which is all that the library's generator takes."""
+    return int(np.random.SeedSequence(list(seed)).generate_state(1)[0])
+
+
+class _Continuous:
+    def __init__(
+        self,
+        layout: Layout,
+        varying: list[int],
+        sigma: float,
+        population_size: int,
+        mean_rng: np.random.Generator | None,
+    ) -> None:
+        self._size = len(layout.arguments)
+        self._varying = varying
+        n = len(varying)
+        mean = np.full(n, 0.5) if mean_rng is None else mean_rng.random(n)
+        self._cma: Any = require("cmaes").CMA(
+            mean=mean,
+            sigma=sigma,
+            bounds=np.tile([0.0, 1.0], (n, 1)),
+            n_max_resampling=_RESAMPLINGS,
+            population_size=population_size,
+        )
+
+    @property
+    def generation(self) -> int:
+        return int(self._cma.generation)
+
+    @property
+    def population_size(self) -> int:
+        return int(self._cma.population_size)
+
+    def ask(self, seed: tuple[int, ...]) -> tuple[list[float], list[float]]:
+        self._cma.reseed_rng(_library_seed(seed))
+        raw = self._cma.ask().tolist()
+        point = [0.5] * self._size
+        for i, value in zip(self._varying, raw, strict=True):
+            point[i] = value
+        return raw, point
+
+    def tell(self, results: Sequence[tuple[list[float], float]]) -> None:
+        self._cma.tell([(np.array(raw), value) for raw, value in results])
+
+    def converged(self) -> bool:
+        return bool(self._cma.should_stop())
+
+
+class _Mixed:
+    """Three kinds of arguments: continuous, ordered with few values, and without order (also those with
+    two).
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        varying: list[int],
+        sigma: float,
+        population_size: int,
+        mean_rng: np.random.Generator | None,
+    ) -> None:
+        self._size = len(layout.arguments)
+        sizes = {i: layout.arguments[i].leaf.size for i in varying}
+        self._categories = [i for i in varying if layout.arguments[i].categorical or sizes[i] == 2]
+        self._ordered = [i for i in varying if i not in self._categories and sizes[i] <= _MOST_ORDERED]
+        self._continuous = [i for i in varying if i not in self._categories and i not in self._ordered]
+        self._category_sizes = [int(sizes[i]) for i in self._categories]
+        levels = [sorted(map(float, _levels(layout, i))) for i in self._ordered]
+        options: dict[str, Any] = {"population_size": population_size}
+        if self._continuous:
+            options["x_space"] = [[0.0, 1.0]] * len(self._continuous)
+        if self._ordered:
+            options["z_space"] = levels
+        if self._categories:
+            options["c_space"] = self._category_sizes
+        numbers = len(self._continuous) + len(self._ordered)
+        if numbers:
+            options["mean"] = np.full(numbers, 0.5) if mean_rng is None else mean_rng.random(numbers)
+            options["cov"] = np.eye(numbers) * sigma**2
+            options["sigma"] = 1.0
+        library = require("cmaes")
+        self._solution: Any = library.CatCMAwM.Solution
+        self._cma: Any = library.CatCMAwM(**options) if numbers or self._categories else None
+        self._fixed_size = population_size
+
+    @property
+    def generation(self) -> int:
+        return 0 if self._cma is None else int(self._cma.generation)
+
+    @property
+    def population_size(self) -> int:
+        return self._fixed_size if self._cma is None else int(self._cma.population_size)
+
+    def ask(self, seed: tuple[int, ...]) -> tuple[list[float], list[float]]:
+        point = [0.5] * self._size
+        if self._cma is None:
+            return [], point
+        self._cma.reseed_rng(_library_seed(seed))
+        asked = self._cma.ask()
+        raw: list[float] = [] if asked._v_raw is None else asked._v_raw.tolist()
+        for kind, values in ((self._continuous, asked.x), (self._ordered, asked.z)):
+            if values is not None:
+                for i, value in zip(kind, values.tolist(), strict=True):
+                    point[i] = value
+        for place, (i, size) in enumerate(zip(self._categories, self._category_sizes, strict=True)):
+            choice = int(np.argmax(asked.c[place]))
+            point[i] = (choice + 0.5) / size
+            raw.append(float(choice))
+        return raw, point
+
+    def tell(self, results: Sequence[tuple[list[float], float]]) -> None:
+        if self._cma is None:
+            return
+        values = np.array([value for _, value in results])
+        low, high = np.percentile(values, [25, 75], method="nearest")
+        if low == high:
+            # The library scales its penalty for leaving the range by this difference and cannot do without.
+            values = values.argsort(kind="stable").argsort().astype(float)
+        self._cma.tell([(self._rebuild(raw), value) for (raw, _), value in zip(results, values, strict=True)])
+
+    def _rebuild(self, raw: list[float]) -> Any:
+        numbers = len(self._continuous) + len(self._ordered)
+        choices = None
+        if self._categories:
+            choices = np.zeros((len(self._categories), max(self._category_sizes)), dtype=bool)
+            for place, choice in enumerate(raw[numbers:]):
+                choices[place, int(choice)] = True
+        return self._solution(c=choices, _v_raw=np.array(raw[:numbers]) if numbers else None)
+
+    def converged(self) -> bool:
+        # The library can tell this only of numbers.
+        has_numbers = bool(self._continuous or self._ordered)
+        return has_numbers and bool(self._cma.should_stop())
+
+
+def _levels(layout: Layout, column: int) -> np.ndarray:
+    leaf = layout.arguments[column].leaf
+    return leaf.encode_many(list(leaf.data))

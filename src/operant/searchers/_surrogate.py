@@ -1,0 +1,126 @@
+"""The Gaussian process that follows a search, and the points it finds most promising."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from operant.searchers._acquisition import Acquisition, Maximiser, Model
+from operant.searchers._gp_model import GaussianProcess
+from operant.searchers._history import History
+from operant.searchers._outputs import Outputs, choose_rows
+from operant.searchers._records import Trial
+from operant.space import Container
+
+# Up to this many results each proposal has a fit of its own; beyond, when there are 3 % more of them.
+_ALWAYS_FIT = 60
+_GROWTH = 1.03
+# Candidates that are kept in case the best ones have been tried before.
+_SPARE = 50
+
+
+class Surrogate:
+    """The Gaussian process of a history, fitted when that is due and extended otherwise."""
+
+    def __init__(self, space: Container, history: History, most_points: int) -> None:
+        self._space = space
+        self._history = history
+        self._most_points = most_points
+        self._process = GaussianProcess(space.layout)
+        self._outputs = Outputs()
+        self._fitted_at = 0
+        self._fitted_revision = 0
+        self._rows = np.empty(0, dtype=int)
+        self._used = 0
+
+    def model(self, pending: Sequence[Trial], seed: int) -> tuple[GaussianProcess, float]:
+        """The model with pending trials put in at their expected values, and the best value it knows of."""
+        n = len(self._history)
+        if self._due(n) or self._history.revisions != self._fitted_revision or n > self._most_points:
+            self._fit(seed)
+        elif n > self._used:
+            new = np.arange(self._used, n)
+            self._rows = np.concatenate([self._rows, new])
+            self._process.extend(self._history.points[new], self._outputs(self._history.scores[new]))
+            self._used = n
+        y = self._outputs(self._history.scores[self._rows])
+        best = float(y.max())
+        if not pending:
+            return self._process, best
+        points = self._space.encode_many([trial.config for trial in pending])
+        process = self._process.copy()
+        for point in points:
+            expected = process.predict(point[None])[0]
+            process.extend(point[None], expected)
+            # Without this, what is expected of a pending trial would still look like an improvement to come.
+            best = max(best, float(expected[0]))
+        return process, best
+
+    def _fit(self, seed: int) -> None:
+        n = len(self._history)
+        self._outputs.learn(self._history.scores)
+        self._rows = choose_rows(
+            self._history.scores, self._most_points, np.random.default_rng([seed, 0x6B, n])
+        )
+        points, y = self._history.points[self._rows], self._outputs(self._history.scores[self._rows])
+        if self._due(n):
+            self._process.fit(points, y)
+            self._fitted_at = n
+        else:
+            self._process.condition(points, y)
+        self._fitted_revision = self._history.revisions
+        self._used = n
+
+    def _due(self, n: int) -> bool:
+        return n > self._fitted_at and (n <= _ALWAYS_FIT or n >= int(self._fitted_at * _GROWTH) + 1)
+
+
+def spread(candidates: np.ndarray, order: np.ndarray, count: int, apart: float = 0.05) -> list[int]:
+    """The first of `order` that are not next to one another: local searches from neighbours end in one
+    place.
+    """
+    chosen: list[int] = []
+    for i in order[: 40 * count]:
+        if all(np.abs(candidates[i] - candidates[j]).max() > apart for j in chosen):
+            chosen.append(int(i))
+            if len(chosen) == count:
+                break
+    return chosen
+
+
+def best_points(history: History, count: int) -> np.ndarray:
+    scores = np.where(np.isnan(history.scores), -np.inf, history.scores)
+    best: np.ndarray = history.points[np.argsort(-scores, kind="stable")[:count]]
+    return best
+
+
+def promising_points(
+    model: Model,
+    acquisition: Acquisition,
+    maximiser: Maximiser,
+    candidates: np.ndarray,
+    n_starts: int,
+) -> list[np.ndarray]:
+    """Points by falling acquisition: those found by local search (with a Gaussian process), then
+    candidates.
+    """
+
+    def value(points: np.ndarray) -> np.ndarray:
+        return acquisition(*model.predict(points))[0]
+
+    values = value(candidates)
+    order = np.argsort(-values, kind="stable")
+    spare = [candidates[i] for i in order[:_SPARE]]
+    if not isinstance(model, GaussianProcess) or n_starts == 0:
+        return spare
+
+    def gradient(point: np.ndarray, columns: np.ndarray) -> tuple[float, np.ndarray]:
+        mean, deviation, by_mean, by_deviation = model.predict_gradient(point, columns)
+        found, d_mean, d_deviation = acquisition(np.array([mean]), np.array([deviation]))
+        return float(found[0]), d_mean[0] * by_mean + d_deviation[0] * by_deviation
+
+    starts = spread(candidates, order, n_starts)
+    improved = [maximiser.improve(candidates[i], value, gradient) for i in starts]
+    improved.sort(key=lambda one: -one[1])
+    return [point for point, _ in improved] + spare

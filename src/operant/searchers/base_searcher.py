@@ -1,0 +1,286 @@
+"""What every searcher has: numbering, results, no duplicates, determinism, and a `get_config` layer."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operant.errors import ConfigError, unknown
+from operant.searchers._records import FAILED, FINAL, UNDER_WAY, Observation, Proposal, Trial
+from operant.space import Config, Container, build_space
+
+_MODES = ("maximize", "minimize")
+# Spaces up to this size keep a shuffled list of all configurations once random draws find nothing new.
+_MOST_SHUFFLED = 1_000_000
+_DRAWS = 30
+
+
+class NotReady(RuntimeError):
+    """With `lag`, a proposal was asked for before all results that it must see were there."""
+
+
+class BaseSearcher:
+    """Makes proposals and learns from observations. Any number of proposals may be pending.
+
+    A subclass overrides `_propose`, and `_learn` when it keeps a model up to date. A subclass in the style of
+    the document overrides `get_config` instead and finds its results in `_results`.
+
+    Args:
+        search_space: what may vary, or the `search_args` list that describes it.
+        reward_attribute: the scalar to optimise.
+        optimize_mode: `maximize` or `minimize`.
+        seed: with the number of a proposal, the only source of randomness.
+        lag: proposal n sees exactly the results of proposals up to n - lag; see `ready`.
+    """
+
+    def __init__(
+        self,
+        search_space: Container | Sequence[Mapping[str, Any]],
+        reward_attribute: str = "acc",
+        optimize_mode: str = "maximize",
+        seed: int = 0,
+        lag: int | None = None,
+    ) -> None:
+        self.space: Container = (
+            search_space if isinstance(search_space, Container) else build_space(search_space)
+        )
+        self.configure(reward_attribute, optimize_mode, seed, lag)
+        self.trials: dict[int, Trial] = {}
+        self._next_number = 0
+        self._seen: set[Hashable] = set()
+        self._held: dict[int, list[Observation]] = {}
+        self._applied_up_to = -1
+        self._pending: dict[int, Trial] = {}
+        self._best: Trial | None = None
+        self._shuffled: np.ndarray | None = None
+        self._shuffled_at = 0
+        # The document's layer: rewards by pickled configuration, for searchers that override `get_config`.
+        self._results: dict[bytes, float] = {}
+        self._result_keys: dict[int, bytes] = {}
+
+    def configure(
+        self,
+        reward_attribute: str | None = None,
+        optimize_mode: str | None = None,
+        seed: int | None = None,
+        lag: int | None = None,
+    ) -> None:
+        """Set what all searchers have in common; None leaves a setting as it is."""
+        if reward_attribute is not None:
+            self.reward_attribute = str(reward_attribute)
+        if optimize_mode is not None:
+            if optimize_mode not in _MODES:
+                raise ConfigError(unknown("optimize_mode", optimize_mode, _MODES), ("optimize_mode",))
+            self.optimize_mode = optimize_mode
+        if seed is not None:
+            if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+                raise ConfigError(f"`seed` must be a whole number from 0 on, not {seed!r}", ("seed",))
+            self.seed = int(seed)
+        if lag is not None and (isinstance(lag, bool) or not isinstance(lag, int) or lag < 1):
+            raise ConfigError(f"`lag` must be a whole number from 1 on, not {lag!r}", ("lag",))
+        self.lag = lag if lag is not None else getattr(self, "lag", None)
+
+    # -- the contract ----------------------------------------------------------------------------------------
+
+    def propose(self) -> Proposal | None:
+        """The next configuration to try; None when the space has no new one."""
+        number = self._next_number
+        if not self.ready():
+            raise NotReady(
+                f"proposal {number} must see the results up to {number - (self.lag or 0)} (lag {self.lag}), "
+                f"but {self._applied_up_to + 1} has not ended; ask `ready()` first"
+            )
+        self._apply_held(number)
+        proposal = self._propose(number)
+        if proposal is not None:
+            self._next_number = number + 1
+            self._remember(proposal)
+        return proposal
+
+    def ready(self) -> bool:
+        """False while `lag` asks for results that are not there yet; without `lag` always True."""
+        if self.lag is None:
+            return True
+        last = self._next_number - self.lag
+        return all(number in self._held for number in range(self._applied_up_to + 1, last + 1))
+
+    def observe(self, observation: Observation) -> None:
+        """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them."""
+        if observation.number not in self.trials:
+            raise ValueError(f"observation of proposal {observation.number}, which was never proposed")
+        if observation.status in UNDER_WAY:
+            return
+        if observation.status not in FINAL:
+            raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+        if self.lag is None or observation.number <= self._applied_up_to:
+            self._apply(observation)
+        else:
+            self._held.setdefault(observation.number, []).append(observation)
+
+    def restore(self, observations: Iterable[Observation], proposals: Iterable[Proposal] = ()) -> None:
+        """Take over a recorded search: all its proposals, then its observations in the order they were made.
+
+        No model is fitted here; that happens when the next proposal needs one.
+        """
+        for proposal in proposals:
+            self._next_number = max(self._next_number, proposal.number + 1)
+            self._remember(proposal)
+        for observation in observations:
+            self.observe(observation)
+        self._apply_held(self._next_number - 1)
+
+    # -- what subclasses use ---------------------------------------------------------------------------------
+
+    def _propose(self, number: int) -> Proposal | None:
+        """Make proposal `number`. The default asks `get_config`, as the document's searchers do."""
+        config = self.get_config()
+        if config is None:
+            return None
+        self._result_keys[number] = pickle.dumps(config)
+        return Proposal(number, self.space.flatten(config))
+
+    def _learn(self, trial: Trial) -> None:
+        """Called once when a trial ends, in the order of observation, and again if its score changes."""
+
+    def rng(self, number: int) -> np.random.Generator:
+        """The random numbers of proposal `number`."""
+        return np.random.default_rng([self.seed, number])
+
+    def is_new(self, config: Config) -> bool:
+        return self._key(config) not in self._seen
+
+    def _key(self, config: Config) -> Hashable:
+        """What two configurations share exactly when they are the same; cheaper than the space's text."""
+        values = config.values()
+        key = tuple(zip(config, map(type, values), values, strict=True))
+        try:
+            hash(key)
+        except TypeError:  # a list or a mapping among the values
+            return self.space.key(config)
+        return key
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every configuration of a finite space has been proposed."""
+        return len(self._seen) >= self.space.size
+
+    def fresh(
+        self, rng: np.random.Generator, draw: Callable[[np.random.Generator], Config] | None = None
+    ) -> Config | None:
+        """A configuration that was never proposed, by `draw` where it finds one; None when there is none."""
+        if self.exhausted:
+            return None
+        for make in (draw or self.space.sample, self.space.sample):
+            for _ in range(_DRAWS):
+                config = make(rng)
+                if self.is_new(config):
+                    return config
+        return self._first_unseen(rng)
+
+    def _first_unseen(self, rng: np.random.Generator) -> Config | None:
+        everything = self.space.data
+        size = int(self.space.size) if math.isfinite(self.space.size) else 0
+        if size == 0:
+            raise RuntimeError("random draws from a continuous space were all equal; this cannot be chance")
+        if size <= _MOST_SHUFFLED:
+            if self._shuffled is None:
+                # Independent of when it is made, so that a restored search goes on as it would have.
+                self._shuffled = np.random.default_rng([self.seed, 0x5EED]).permutation(size)
+            while self._shuffled_at < size:
+                config: Config = everything[int(self._shuffled[self._shuffled_at])]
+                if self.is_new(config):
+                    return config
+                self._shuffled_at += 1
+            return None
+        start = int(rng.integers(size))
+        for step in range(size):
+            config = everything[(start + step) % size]
+            if self.is_new(config):
+                return config
+        return None
+
+    @property
+    def pending(self) -> list[Trial]:
+        """Trials without a result, oldest first."""
+        return list(self._pending.values())
+
+    @property
+    def best(self) -> Trial | None:
+        """The finished trial with the best reward so far; of equals the earliest."""
+        return self._best
+
+    def reward(self, trial: Trial) -> float:
+        """A trial's score with the sign that the user knows."""
+        return trial.score if self.optimize_mode == "maximize" else -trial.score
+
+    # -- the document's layer --------------------------------------------------------------------------------
+
+    def get_config(self) -> Any:
+        """The next configuration shaped like the space, or None; `propose` without its number."""
+        if type(self)._propose is BaseSearcher._propose:
+            raise NotImplementedError(f"{type(self).__name__} must override get_config or _propose")
+        proposal = self.propose()
+        return None if proposal is None else self.space.structure(proposal.config)
+
+    def _reward_while_pending(self) -> float:
+        """What stands in `_results` until a configuration's reward is known: the worst there is."""
+        return -math.inf if self.optimize_mode == "maximize" else math.inf
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _remember(self, proposal: Proposal) -> None:
+        trial = Trial(proposal.number, proposal.config, proposal.parent, proposal.notes)
+        self.trials[proposal.number] = trial
+        self._pending[proposal.number] = trial
+        self._seen.add(self._key(proposal.config))
+
+    def _apply_held(self, number: int) -> None:
+        if self.lag is None:
+            return
+        # In the order of proposal: what is seen must not depend on which job was faster.
+        while self._applied_up_to < number - self.lag and self._applied_up_to + 1 in self._held:
+            self._applied_up_to += 1
+            for observation in self._held.pop(self._applied_up_to):
+                self._apply(observation)
+
+    def _apply(self, observation: Observation) -> None:
+        trial = self.trials[observation.number]
+        self._pending.pop(trial.number, None)
+        score = self._score(observation)
+        if math.isnan(score):
+            # A seed that failed does not undo what other seeds have shown.
+            if trial.state == "pending":
+                trial.state = "failed"
+                self._learn(trial)
+            return
+        if trial.by_seed is None:
+            trial.by_seed = {}
+        trial.by_seed[observation.seed] = score
+        trial.score = sum(trial.by_seed.values()) / len(trial.by_seed)
+        trial.state = "finished"
+        if self._best is trial:
+            finished = (one for one in self.trials.values() if one.state == "finished")
+            self._best = max(finished, key=lambda one: (one.score, -one.number))
+        elif self._best is None or (trial.score, -trial.number) > (self._best.score, -self._best.number):
+            self._best = trial
+        if type(self)._propose is BaseSearcher._propose:
+            self._results[self._result_key(trial)] = self.reward(trial)
+        self._learn(trial)
+
+    def _score(self, observation: Observation) -> float:
+        """The reward, higher better; NaN for whatever cannot be learnt from."""
+        if observation.status in FAILED:
+            return math.nan
+        value = observation.values.get(self.reward_attribute, math.nan)
+        if not math.isfinite(value):
+            return math.nan
+        return float(value) if self.optimize_mode == "maximize" else -float(value)
+
+    def _result_key(self, trial: Trial) -> bytes:
+        if trial.number not in self._result_keys:
+            self._result_keys[trial.number] = pickle.dumps(self.space.structure(trial.config))
+        return self._result_keys[trial.number]

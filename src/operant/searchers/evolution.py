@@ -1,0 +1,115 @@
+"""EvolutionSearcher: crossover and mutation of the best individuals, each of which is born once."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operant.searchers._options import fraction, positive, whole_number
+from operant.searchers._records import Proposal, Trial
+from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.builder import SEARCHERS
+from operant.searchers.random import Design
+from operant.space import Container
+
+
+@SEARCHERS.register_module()
+class EvolutionSearcher(BaseSearcher):
+    """A genetic algorithm without generations: whenever a proposal is asked for, one child is born.
+
+    The first `population_size` individuals are spread evenly over the space. Then two parents are drawn from
+    the best `population_size` finished individuals, each as the better of `tournament` drawn at random; a
+    segment of the one is replaced by that of the other, and each argument mutates with `mutate_prob`.
+
+    Args:
+        population_size: how many individuals can be parents.
+        mutate_prob: the chance of an argument to change: a number moves a little, another value is drawn
+        anew. gen_trial_limit: how often parents are drawn to get a child that was never born before; after
+        that a random new individual takes its place.
+        mutate_scale: how far a number moves, as a part of its range (standard deviation).
+        tournament: individuals that compete to be a parent.
+    """
+
+    def __init__(
+        self,
+        search_space: Container | Sequence[Mapping[str, Any]],
+        reward_attribute: str = "acc",
+        optimize_mode: str = "maximize",
+        seed: int = 0,
+        lag: int | None = None,
+        *,
+        population_size: int = 32,
+        mutate_prob: float = 0.1,
+        gen_trial_limit: int = 100,
+        mutate_scale: float = 0.1,
+        tournament: int = 2,
+    ) -> None:
+        super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
+        self.population_size = whole_number(population_size, "population_size", least=2)
+        self.mutate_prob = fraction(mutate_prob, "mutate_prob")
+        self.gen_trial_limit = whole_number(gen_trial_limit, "gen_trial_limit", least=1)
+        self.mutate_scale = positive(mutate_scale, "mutate_scale")
+        self.tournament = whole_number(tournament, "tournament", least=1)
+        self._design = Design("lhs", self.space.dimensions, self.seed, self.population_size)
+        self._categorical = np.array([a.categorical for a in self.space.layout.arguments])
+        # The best finished individuals, best first: (-score, number, point).
+        self._population: list[tuple[float, int, np.ndarray]] = []
+
+    def _learn(self, trial: Trial) -> None:
+        for place, (_, number, _) in enumerate(self._population):
+            if number == trial.number:
+                del self._population[place]
+                break
+        if trial.state != "finished":
+            return
+        full = len(self._population) >= self.population_size
+        if full and (-trial.score, trial.number) >= self._population[-1][:2]:
+            return
+        bisect.insort(
+            self._population,
+            (-trial.score, trial.number, self.space.encode(trial.config)),
+            key=lambda one: one[:2],
+        )
+        del self._population[self.population_size :]
+
+    def _propose(self, number: int) -> Proposal | None:
+        if self.exhausted:
+            return None
+        rng = self.rng(number)
+        if number < self.population_size:
+            config = self.space.decode(self._design.point(number))
+            if self.is_new(config):
+                return Proposal(number, config)
+        elif len(self._population) >= 2:
+            for _ in range(self.gen_trial_limit):
+                parent, point = self._child(rng)
+                config = self.space.decode(point)
+                if self.is_new(config):
+                    return Proposal(number, config, parent=parent)
+        fresh = self.fresh(rng)
+        return None if fresh is None else Proposal(number, fresh)
+
+    def _child(self, rng: np.random.Generator) -> tuple[int, np.ndarray]:
+        # The population is in order, so the winner of a tournament is the lowest place drawn.
+        places = rng.integers(len(self._population), size=(2, self.tournament)).min(axis=1)
+        _, number, mother = self._population[int(places[0])]
+        father = self._population[int(places[1])][2]
+        child = mother.copy()
+        start, stop = np.sort(rng.integers(len(child) + 1, size=2))
+        child[start:stop] = father[start:stop]
+        return number, self._mutate(child, rng)
+
+    def _mutate(self, child: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        changed = rng.random(len(child)) < self.mutate_prob
+        if not changed.any():
+            # A copy of a parent is no new individual.
+            changed[rng.integers(len(child))] = True
+        moved = child + rng.normal(0.0, self.mutate_scale, len(child))
+        # Reflection at the ends: clipping would pile up individuals on the border.
+        moved = 1.0 - np.abs(1.0 - np.abs(moved) % 2.0)
+        anew = rng.random(len(child))
+        mutant: np.ndarray = np.where(changed, np.where(self._categorical, anew, moved), child)
+        return mutant

@@ -1,0 +1,174 @@
+"""SkoptSearcher: Bayesian optimisation with the options of scikit-optimize's Optimizer, without that
+library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operant.errors import ConfigError, unknown
+from operant.searchers._acquisition import Acquisition, Maximiser, Model
+from operant.searchers._forest import KINDS, Forest
+from operant.searchers._history import History
+from operant.searchers._options import one_of, positive, whole_number
+from operant.searchers._outputs import Outputs, choose_rows
+from operant.searchers._records import Proposal, Trial
+from operant.searchers._surrogate import Surrogate, best_points, promising_points
+from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.builder import SEARCHERS
+from operant.searchers.random import Design
+from operant.space import Config, Container
+
+_ESTIMATORS = ("GP", *KINDS, "DUMMY")
+_FUNCTIONS = ("EI", "LCB", "PI", "gp_hedge")
+_OPTIMIZERS = ("auto", "sampling", "lbfgs")
+_HEDGED = ("EI", "LCB", "PI")
+_MOST_POINTS = 1000
+
+
+@SEARCHERS.register_module()
+class SkoptSearcher(BaseSearcher):
+    """Bayesian optimisation with a choice of models and acquisition functions.
+
+    Args:
+        base_estimator: `GP` (Gaussian process), `RF` (random forest), `ET` (extra trees), `GBRT` (gradient
+            boosting) or `dummy` (random search); upper or lower case.
+        n_initial_points: evenly spread points before the model is used. `n_random_starts` is its older name.
+        acq_func: `EI` (expected improvement, the default), `PI` (probability of improvement), `LCB`
+            (confidence bound), or `gp_hedge`, which tries all three and comes to prefer those whose proposals
+            did well. That makes it greedy: with categories it more often stays at the first good one.
+        acq_optimizer: `lbfgs` improves the best candidates along the gradient (only `GP` has one), `sampling`
+            takes the best candidate, `auto` is the first of these that is possible.
+        random_state: another name of `seed`.
+        model_queue_size: accepted; only the newest model is kept, whatever it says.
+        acq_func_kwargs: `xi` (by how much to improve, for EI and PI; in standard deviations of the rewards)
+            and `kappa` (how many deviations LCB hopes for).
+        acq_optimizer_kwargs: `n_points` (candidates), `n_restarts_optimizer` (local searches); `n_jobs` is
+            accepted and has no effect.
+    """
+
+    def __init__(
+        self,
+        search_space: Container | Sequence[Mapping[str, Any]],
+        reward_attribute: str = "acc",
+        optimize_mode: str = "maximize",
+        seed: int = 0,
+        lag: int | None = None,
+        *,
+        base_estimator: str = "GP",
+        n_random_starts: int | None = None,
+        n_initial_points: int = 10,
+        acq_func: str = "EI",
+        acq_optimizer: str = "auto",
+        random_state: int | None = None,
+        model_queue_size: int | None = None,
+        acq_func_kwargs: Mapping[str, Any] | None = None,
+        acq_optimizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if random_state is not None:
+            whole_number(random_state, "random_state", least=0)
+        super().__init__(
+            search_space, reward_attribute, optimize_mode, seed if random_state is None else random_state, lag
+        )
+        self.base_estimator = one_of(str(base_estimator).upper(), "base_estimator", _ESTIMATORS)
+        initial = n_initial_points if n_random_starts is None else n_random_starts
+        self.n_initial_points = whole_number(initial, "n_initial_points", least=1)
+        if acq_func in ("EIps", "PIps"):
+            raise ConfigError(
+                f"{acq_func} needs the time of each trial, which is not known here", ("acq_func",)
+            )
+        self.acq_func = one_of(acq_func, "acq_func", _FUNCTIONS)
+        self.acq_optimizer = one_of(acq_optimizer, "acq_optimizer", _OPTIMIZERS)
+        if self.acq_optimizer == "lbfgs" and self.base_estimator != "GP":
+            raise ConfigError(
+                f"only the base_estimator GP has a gradient; with {self.base_estimator} use `sampling`",
+                ("acq_optimizer",),
+            )
+        if model_queue_size is not None:
+            whole_number(model_queue_size, "model_queue_size", least=1)
+        self._read_function_options(acq_func_kwargs or {})
+        self._read_optimizer_options(acq_optimizer_kwargs or {})
+        self._history = History(self.space)
+        self._design = Design("sobol", self.space.dimensions, self.seed)
+        self._surrogate = Surrogate(self.space, self._history, _MOST_POINTS)
+        self._maximiser = Maximiser(self.space.layout)
+        # For gp_hedge: how well the proposals of each function did, as sums of ranks between -1 and 1.
+        self._gains = dict.fromkeys(_HEDGED, 0.0)
+
+    def _read_function_options(self, options: Mapping[str, Any]) -> None:
+        _check_keys(options, "acq_func_kwargs", ("xi", "kappa"))
+        self._xi = positive(options["xi"], "xi") if options.get("xi") else 0.0
+        self._kappa = positive(options.get("kappa", 1.96), "kappa")
+
+    def _read_optimizer_options(self, options: Mapping[str, Any]) -> None:
+        _check_keys(options, "acq_optimizer_kwargs", ("n_points", "n_restarts_optimizer", "n_jobs"))
+        self._n_points = whole_number(options.get("n_points", 1000), "n_points", least=2)
+        restarts = whole_number(options.get("n_restarts_optimizer", 4), "n_restarts_optimizer", least=0)
+        self._n_starts = 0 if self.acq_optimizer == "sampling" else restarts
+
+    def _learn(self, trial: Trial) -> None:
+        self._history.add(trial)
+        function = (trial.notes or {}).get("acq_func")
+        if function in self._gains:
+            # The part of all results that this one beat: the same for any scale of rewards.
+            scores = self._history.scores
+            beaten = float((scores < trial.score).mean()) if trial.state == "finished" else 0.0
+            self._gains[function] += 2 * beaten - 1
+
+    def _propose(self, number: int) -> Proposal | None:
+        if self.exhausted:
+            return None
+        rng = self.rng(number)
+        config: Config | None
+        if number < self.n_initial_points or np.isfinite(self._history.scores).sum() < 2:
+            config = self.space.decode(self._design.point(number))
+            if self.is_new(config):
+                return Proposal(number, config)
+        elif self.base_estimator != "DUMMY":
+            function = self._choose_function(rng)
+            for point in self._best_points(function, rng):
+                config = self.space.decode(point)
+                if self.is_new(config):
+                    return Proposal(number, config, notes={"acq_func": function})
+        config = self.fresh(rng)
+        return None if config is None else Proposal(number, config)
+
+    def _choose_function(self, rng: np.random.Generator) -> str:
+        if self.acq_func != "gp_hedge":
+            return self.acq_func
+        gains = np.array([self._gains[name] for name in _HEDGED])
+        chances = np.exp(gains - gains.max())
+        return str(rng.choice(_HEDGED, p=chances / chances.sum()))
+
+    def _best_points(self, function: str, rng: np.random.Generator) -> list[np.ndarray]:
+        model, best = self._model(rng)
+        candidates = self._maximiser.candidates(rng, self._n_points // 2, best_points(self._history, 5))
+        acquisition = Acquisition(function, best, self._xi, self._kappa)
+        return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts)
+
+    def _model(self, rng: np.random.Generator) -> tuple[Model, float]:
+        if self.base_estimator == "GP":
+            return self._surrogate.model(self.pending, self.seed)
+        outputs = Outputs()
+        outputs.learn(self._history.scores)
+        rows = choose_rows(self._history.scores, _MOST_POINTS, rng)
+        points, y = self._history.points[rows], outputs(self._history.scores[rows])
+        best = float(y.max())
+        if self.pending:
+            # Trees cannot be asked before they are grown: pending trials count as middling.
+            waiting = self.space.encode_many([trial.config for trial in self.pending])
+            points, y = np.vstack([points, waiting]), np.append(y, np.full(len(waiting), float(np.median(y))))
+        forest = Forest(self.space.layout, self.base_estimator)
+        forest.fit(points, y, seed=int(rng.integers(2**31)))
+        return forest, best
+
+
+def _check_keys(options: Mapping[str, Any], name: str, known: tuple[str, ...]) -> None:
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"`{name}` is a mapping, not {options!r}", (name,))
+    for key in options:
+        if key not in known:
+            raise ConfigError(unknown(f"key of {name}", key, known), (name, str(key)))

@@ -1,0 +1,262 @@
+"""Jobs as processes of this machine, each under its own wrapper, all gone when the controller is."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operant.sites import wrapper
+from operant.sites.base import SITES, Event, Found, Submission, parse_token
+from operant.tracking.identity import is_alive
+
+__all__ = ["LocalSite", "read_exit"]
+
+MISSING_EXIT_SECONDS = 2.0
+DYING_SECONDS = 30.0
+_MESSAGE = 1 << 18
+
+
+@dataclass(slots=True)
+class _Attempt:
+    submission: Submission
+    control: socket.socket
+    ended: bool = False
+
+
+@SITES.register_module("local")
+class LocalSite:
+    """Starts jobs through a small fork server, so that a job costs little more than its own program.
+
+    Between the controller and each wrapper there is one socket: orders go down, events come up, and
+    its closing tells either side that the other is gone.
+    """
+
+    outlives_controller = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._emit: Callable[[Event], None] = lambda event: None
+        self._attempts: dict[str, _Attempt] = {}
+        self._by_descriptor: dict[int, _Attempt] = {}
+        self._lock = threading.Lock()
+        self._poll: select.epoll | None = None
+        self._wake: tuple[int, int] = (-1, -1)
+        self._thread: threading.Thread | None = None
+        self._server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._closed = False
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._closed = False
+        self._poll = select.epoll()
+        self._wake = os.pipe2(os.O_CLOEXEC)
+        self._poll.register(self._wake[0], select.EPOLLIN)
+        self._thread = threading.Thread(target=self._listen, name="operant-local-site", daemon=True)
+        self._thread.start()
+
+    def submit(self, jobs: Sequence[Submission]) -> list[str]:
+        assert self._poll is not None, "start() comes before submit()"
+        for job in jobs:
+            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            attempt = _Attempt(job, mine)
+            with self._lock:
+                self._attempts[job.token] = attempt
+                self._by_descriptor[mine.fileno()] = attempt
+            try:
+                self._send(json.dumps(_spec(job)).encode(), theirs)
+            finally:
+                theirs.close()
+            self._poll.register(mine.fileno(), select.EPOLLIN)
+        return [job.token for job in jobs]
+
+    def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
+        for token in tokens:
+            with self._lock:
+                attempt = self._attempts.get(token)
+            if attempt is None or attempt.ended:
+                continue
+            try:
+                attempt.control.send(json.dumps({"cancel": reason, "grace": grace}).encode())
+            except OSError:  # it has just ended; its event says how
+                continue
+
+    def find(self, tokens: Sequence[str]) -> dict[str, Found]:
+        """Jobs die with their controller, so each has either written its exit file, is about to, or never ran."""
+        deadline = time.monotonic() + DYING_SECONDS
+        return {token: self._find_one(token, deadline) for token in tokens}
+
+    def close(self) -> None:
+        if self._closed or self._poll is None:
+            return
+        self._closed = True
+        self.cancel(list(self._attempts), "controller_closed", 0.0)
+        deadline = time.monotonic() + DYING_SECONDS
+        while self._attempts and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if self._server is not None:
+            process, channel = self._server
+            channel.close()
+            process.wait()
+        os.write(self._wake[1], b"x")
+        assert self._thread is not None
+        self._thread.join()
+        for descriptor in self._wake:
+            os.close(descriptor)
+        self._poll.close()
+
+    # -- the fork server ----------------------------------------------------------------------------------------
+
+    def _send(self, spec: bytes, control: socket.socket) -> None:
+        for last_try in (False, True):
+            if self._server is None:
+                self._server = _start_server()
+            try:
+                channel = self._server[1]
+                socket.send_fds(channel, [wrapper.HEADER.pack(len(spec))], [control.fileno()])
+                channel.sendall(spec)
+                return
+            except (BrokenPipeError, ConnectionError):
+                # The fork server was killed. Its wrappers live on; a new server takes the next jobs.
+                self._server[1].close()
+                self._server[0].wait()
+                self._server = None
+                if last_try:
+                    raise
+
+    # -- the listening thread -----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        assert self._poll is not None
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._wake[0]:
+                    return
+                self._hear(self._by_descriptor[descriptor])
+
+    def _hear(self, attempt: _Attempt) -> None:
+        try:
+            message = attempt.control.recv(_MESSAGE)
+        except ConnectionError:
+            message = b""
+        token = attempt.submission.token
+        if not message:
+            self._forget(attempt)
+            if not attempt.ended:
+                # Wrappers write the file before they go; a short wait is for a disk that is slow to show it.
+                self._emit(_read_late(attempt.submission))
+            return
+        info = json.loads(message)
+        kind = info.pop("event")
+        if kind == "failed":
+            attempt.ended = True
+            self._emit(Event("ended", token, {"code": None, "error": info["error"], "reason": "wrapper_failed"}))
+        elif kind == "refused":
+            attempt.ended = True
+            self._emit(Event("lost", token, {"error": "this attempt had been claimed by another process"}))
+        else:
+            attempt.ended = kind == "ended"
+            self._emit(Event(kind, token, info))
+
+    def _forget(self, attempt: _Attempt) -> None:
+        assert self._poll is not None
+        self._poll.unregister(attempt.control.fileno())
+        with self._lock:
+            self._by_descriptor.pop(attempt.control.fileno(), None)
+            self._attempts.pop(attempt.submission.token, None)
+        attempt.control.close()
+
+    def _find_one(self, token: str, deadline: float) -> Found:
+        job_id, attempt = parse_token(token)
+        folder = self.folder / "jobs" / job_id
+        while True:
+            holder = _read_json(folder / f"claim-{attempt}")
+            if holder is None:
+                # A wrapper may be about to claim it. Whoever comes second leaves, so this is settled for good.
+                if not folder.is_dir() or wrapper.claim(str(folder), attempt, f"{token}/never"):
+                    return Found("unknown", {})
+                continue
+            runs = _still_runs(holder)  # asked before the file is read: one that ends in between has then written it
+            record = read_exit(folder, attempt)
+            if record is not None and record.get("token") == token:
+                return Found("ended", record)
+            if holder.get("token") != token or not runs:
+                return Found("unknown", {})
+            if time.monotonic() > deadline:
+                return Found("running", {"pid": holder.get("pid")})
+            time.sleep(0.02)
+
+
+def read_exit(folder: Path, attempt: int) -> dict[str, Any] | None:
+    """What the wrapper of an attempt left; None while there is none."""
+    return _read_json(folder / f"exit-{attempt}.json")
+
+
+def _spec(job: Submission) -> dict[str, Any]:
+    return {
+        "token": job.token,
+        "attempt": job.attempt,
+        "argv": job.argv,
+        "cwd": str(job.work),
+        "folder": str(job.folder),
+        "stdout": str(job.folder / "stdout"),
+        "stderr": str(job.folder / "stderr"),
+        "run_dir": str(job.folder / "run"),
+        "env": dict(job.env),
+        "time_limit": job.limits.seconds,
+        "memory_limit": job.limits.memory_bytes,
+        "output_limit": job.limits.output_bytes,
+        "grace": job.limits.grace_seconds,
+    }
+
+
+def _start_server() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", wrapper.__file__, "serve", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # ctrl-C in the terminal is for the controller alone
+        )
+    return process, mine
+
+
+def _read_late(job: Submission) -> Event:
+    deadline = time.monotonic() + MISSING_EXIT_SECONDS
+    while True:
+        record = read_exit(job.folder, job.attempt)
+        if record is not None and record.get("token") == job.token:
+            return Event("ended", job.token, record)
+        if time.monotonic() > deadline:
+            error = "its wrapper was killed before it could say how the program ended"
+            return Event("lost", job.token, {"error": error})
+        time.sleep(0.02)
+
+
+def _still_runs(holder: Mapping[str, Any]) -> bool:
+    return bool(is_alive({**holder, "pid_space": _pid_space()}))
+
+
+def _pid_space() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

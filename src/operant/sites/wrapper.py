@@ -1,0 +1,595 @@
+"""Runs one job's program and sees to its end: nothing it started stays behind, and what became of it is on disk.
+
+One file of standard library, so that it also runs where Operant is not installed:
+
+    python wrapper.py run SPEC.json     one job, described by a JSON file
+    python wrapper.py serve FD          a fork server: each job that arrives on the socket gets a forked wrapper
+
+The wrapper claims its attempt atomically (a second copy leaves at once), is the subreaper of all that the
+program starts, and ends them together: when the program ends, when the controller says so or is gone, when a
+limit is passed. `exit-<attempt>.json` then says what happened.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+LEFTOVER_GRACE = 0.5  # seconds between asking what the program left behind to end, and ending it
+MEMORY_POLL = 0.25
+CHUNK = 1 << 18
+HEADER = struct.Struct("<I")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+# -- what the program prints --------------------------------------------------------------------------------------
+
+
+class Output:
+    """A file that keeps the first and the last part of what is written to it, whatever comes between.
+
+    A program that prints without end must not fill the disk; its first lines say what it was, its last ones
+    why it ended. A disk that is full already costs output, never the job.
+    """
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.received = 0
+        self.lost = 0
+        self._head_left = limit // 2
+        self._tail_limit = limit - limit // 2
+        self._tail: list[bytes] = []
+        self._tail_bytes = 0
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+
+    def write(self, data: bytes) -> None:
+        self.received += len(data)
+        if self._head_left:
+            head, data = data[: self._head_left], data[self._head_left :]
+            self._head_left -= len(head)
+            self._put(head)
+        if data:
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= self._tail_limit:
+                self._tail_bytes -= len(self._tail.pop(0))
+
+    def close(self) -> dict[str, int]:
+        tail = b"".join(self._tail)[-self._tail_limit :]
+        dropped = self.received - os.lseek(self._descriptor, 0, os.SEEK_CUR) - self.lost - len(tail)
+        if dropped > 0:
+            self._put(b"\n[... %d bytes left out here: the output passed its limit ...]\n" % dropped)
+        self._put(tail)
+        os.close(self._descriptor)
+        return {"bytes": self.received, "left_out": max(dropped, 0) + self.lost}
+
+    def _put(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                raise
+            self.lost += len(view)
+
+
+# -- who belongs to the program -----------------------------------------------------------------------------------
+
+
+def descendants(root: int) -> list[int]:
+    """All living processes below `root`, parents before children. As its subreaper, none can leave it."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, "rb") as stream:
+                # The command may hold anything, so count from its closing bracket.
+                fields = stream.read().rpartition(b")")[2].split(None, 2)
+        except OSError:
+            continue
+        if fields and fields[0] not in (b"Z", b"X"):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    try:
+        with open("/proc/%d/status" % pid, "rb") as stream:
+            for line in stream:
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except OSError:
+        pass
+    return False
+
+
+def memory_of(pids: list[int]) -> int:
+    """Bytes that these processes hold for themselves, shared libraries not counted."""
+    total = 0
+    for pid in pids:
+        try:
+            with open("/proc/%d/statm" % pid, "rb") as stream:
+                fields = stream.read().split()
+            total += (int(fields[1]) - int(fields[2])) * PAGE
+        except (OSError, IndexError):
+            continue
+    return total
+
+
+def identity(pid: int) -> dict[str, object]:
+    """What tells this process from a later one with the same number."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            ticks = int(stream.read().rpartition(b")")[2].split()[19])
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            boot = stream.read().strip()
+    except OSError:
+        ticks, boot = 0, ""
+    return {"pid": pid, "ticks": ticks, "boot": boot, "host": socket.gethostname()}
+
+
+# -- files that others rely on ------------------------------------------------------------------------------------
+
+
+def claim(folder: str, attempt: int, token: str) -> bool:
+    """Take the attempt, or find that it is taken: of any number of copies one gets True."""
+    staged = os.path.join(folder, ".claim-%d-%d" % (attempt, os.getpid()))
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, json.dumps(dict(identity(os.getpid()), token=token)).encode())
+        os.close(descriptor)
+        os.link(staged, os.path.join(folder, "claim-%d" % attempt))
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(staged)
+    return True
+
+
+def write_exit(folder: str, attempt: int, record: dict[str, object]) -> int:
+    """Put the exit file in place and return its descriptor, which the caller syncs and closes."""
+    staged = os.path.join(folder, ".exit-%d" % attempt)
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, json.dumps(record).encode())
+        os.rename(staged, os.path.join(folder, "exit-%d.json" % attempt))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def segment_lengths(run_dir: str) -> dict[str, int]:
+    try:
+        with os.scandir(run_dir) as entries:
+            return {one.name: one.stat().st_size for one in entries if one.name.endswith(".seg")}
+    except OSError:
+        return {}
+
+
+# -- one job ------------------------------------------------------------------------------------------------------
+
+
+class Supervisor:
+    """One attempt of one job, from its claim to its exit file."""
+
+    def __init__(self, spec: dict[str, Any], control: socket.socket | None) -> None:
+        self.spec = spec
+        self.control = control
+        self.folder = spec["folder"]
+        self.attempt = spec["attempt"]
+        self.grace = float(spec.get("grace", 5.0))
+        self.pid = 0
+        self.status: int | None = None
+        self.reason: str | None = None
+        self.error: str | None = None
+        self.may_end_well = False
+        """Whether exit code 0 can only mean that the program finished before it was told to end."""
+        self.kill_at: float | None = None
+        self.leftovers = 0
+        self.outputs: dict[int, Output] = {}
+
+    def run(self) -> int:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        wake = self._watch_signals()
+        if not claim(self.folder, self.attempt, self.spec["token"]):
+            self._tell({"event": "refused"})
+            return 0
+        if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
+            return 0  # its controller is gone already; it never began
+        began, began_wall = time.monotonic(), time.time()
+        pipes = self._start()
+        self._tell({"event": "started", "pid": self.pid, "wall": began_wall})
+        limit = self.spec.get("time_limit")
+        self._watch(wake, pipes, None if limit is None else began + limit)
+        self._end_leftovers(wake)
+        self._drain(pipes)
+        self._finish(began_wall, time.monotonic() - began)
+        return 0
+
+    def _watch_signals(self) -> int:
+        wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self.stop("terminated"))
+        return wake
+
+    def _start(self) -> list[int]:
+        spec = self.spec
+        limit = int(spec.get("output_limit", 16 << 20))
+        out, out_in = os.pipe2(os.O_CLOEXEC)
+        err, err_in = os.pipe2(os.O_CLOEXEC)
+        failed, failed_in = os.pipe2(os.O_CLOEXEC)
+        self.outputs = {out: Output(spec["stdout"], limit), err: Output(spec["stderr"], limit)}
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._become_program(out_in, err_in, failed_in)
+        for descriptor in (out_in, err_in, failed_in):
+            os.close(descriptor)
+        self.error = os.read(failed, 4096).decode("utf-8", "replace") or None
+        os.close(failed)
+        os.set_blocking(out, False)
+        os.set_blocking(err, False)
+        return [out, err]
+
+    def _become_program(self, out: int, err: int, failed: int) -> None:
+        spec = self.spec
+        argv = spec["argv"]
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            os.setpgid(0, 0)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() == 1:  # the wrapper died before that took effect
+                os._exit(1)
+            _prefer_as_victim()
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (out, 1), (err, 2)):
+                os.dup2(source, target)
+            os.chdir(spec["cwd"])
+            environment = dict(os.environ, **spec.get("env", {}))
+            os.execvpe(argv[0], argv, environment)
+        except BaseException as error:
+            if isinstance(error, OSError) and error.strerror:
+                text = "cannot run %r in %s: %s" % (argv[0], spec["cwd"], error.strerror)
+            else:
+                text = "cannot run %r: %s" % (argv, error)
+            os.write(failed, text.encode("utf-8", "replace")[:4096])
+        finally:
+            os._exit(127)
+
+    def _watch(self, wake: int, pipes: list[int], deadline: float | None) -> None:
+        poll = select.poll()
+        for descriptor in (wake, *pipes):
+            poll.register(descriptor, select.POLLIN)
+        if self.control is not None:
+            poll.register(self.control, select.POLLIN)
+        memory_limit = self.spec.get("memory_limit")
+        while self.status is None:
+            times = [time.monotonic() + MEMORY_POLL] if memory_limit else []
+            times += [at for at in (deadline, self.kill_at) if at is not None]
+            timeout = max(0.0, min(times) - time.monotonic()) * 1000 + 1 if times else None
+            for descriptor, _ in poll.poll(timeout):
+                if descriptor == wake:
+                    _empty(wake)
+                    self._reap()
+                elif descriptor in self.outputs:
+                    if not self._copy(descriptor):
+                        poll.unregister(descriptor)
+                elif not self._listen():
+                    poll.unregister(descriptor)
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                deadline = None
+                self.stop("time_limit")
+            if memory_limit and self.reason is None and memory_of(descendants(os.getpid())) > memory_limit:
+                self.stop("memory_limit", 0.0)
+            if self.kill_at is not None and now >= self.kill_at:
+                self._signal_all(signal.SIGKILL)
+                self.kill_at = now + 0.05  # again, for what was started meanwhile
+
+    def stop(self, reason: str, grace: float | None = None) -> None:
+        """Ask everything to end, and make it end when the grace is over."""
+        self._reap()
+        if self.status is not None:
+            return  # it has ended by itself
+        if self.reason is None:
+            self.reason = reason
+            self.may_end_well = self.pid > 0 and not catches(self.pid, signal.SIGTERM)
+            self._signal_all(signal.SIGTERM)
+            # A stopped process acts on SIGTERM only when it goes on.
+            self._signal_all(signal.SIGCONT)
+        at = time.monotonic() + (self.grace if grace is None else grace)
+        self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
+
+    def _listen(self) -> bool:
+        """Hear the controller; silence for ever means that it is gone."""
+        assert self.control is not None
+        try:
+            message = self.control.recv(65536)
+        except (ConnectionError, InterruptedError):
+            message = b""
+        if not message:
+            self.stop("controller_lost", 1.0)
+            return False
+        order = json.loads(message)
+        self.stop(order.get("cancel", "cancelled"), order.get("grace"))
+        return True
+
+    def _copy(self, descriptor: int) -> bool:
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        if data:
+            self.outputs[descriptor].write(data)
+        return bool(data)
+
+    def _reap(self) -> bool:
+        """Take note of children that ended; False when none are left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.pid:
+                self.status = status
+
+    def _signal_all(self, number: int) -> None:
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+    def _end_leftovers(self, wake: int) -> None:
+        """The program has ended; what it left behind, detached or not, ends with it."""
+        if not self._reap():
+            return
+        left = descendants(os.getpid())
+        self.leftovers = len(left)
+        if self.reason is None:
+            self._signal_all(signal.SIGTERM)
+            kill_at = time.monotonic() + LEFTOVER_GRACE
+        else:
+            kill_at = time.monotonic()
+        while self._reap():
+            now = time.monotonic()
+            if now >= kill_at:
+                self._signal_all(signal.SIGKILL)
+                kill_at = now + 0.05
+            select.select([wake], [], [], max(0.0, kill_at - now))
+            _empty(wake)
+
+    def _drain(self, pipes: list[int]) -> None:
+        for descriptor in pipes:
+            while True:
+                try:
+                    data = os.read(descriptor, CHUNK)
+                except (BlockingIOError, OSError):
+                    break
+                if not data:
+                    break
+                self.outputs[descriptor].write(data)
+
+    def _finish(self, began_wall: float, seconds: float) -> None:
+        assert self.status is not None
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        code = os.waitstatus_to_exitcode(self.status)
+        if code == 0 and self.may_end_well:
+            self.reason = None
+        printed = [output.close() for output in self.outputs.values()]
+        record = {
+            "token": self.spec["token"],
+            "attempt": self.attempt,
+            "code": code if code >= 0 else None,
+            "signal": -code if code < 0 else None,
+            "reason": self.reason,
+            "error": self.error,
+            "started": began_wall,
+            "ended": began_wall + seconds,
+            "seconds": seconds,
+            "cpu_seconds": used.ru_utime + used.ru_stime,
+            "peak_bytes": used.ru_maxrss * 1024,
+            "leftovers": self.leftovers,
+            "stdout": printed[0],
+            "stderr": printed[1],
+            "segments": segment_lengths(self.spec.get("run_dir", "")),
+        }
+        told = False
+        while True:
+            try:
+                descriptor = write_exit(self.folder, self.attempt, record)
+                break
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+            # The disk is full. The controller can know all the same; the file comes when there is room.
+            told = told or self._tell(dict(record, event="ended"))
+            if not told or not self._wait_for_room():
+                return
+        if not told:
+            # A file that is in place survives the death of every process, so nobody need wait for the disk.
+            self._tell(dict(record, event="ended"))
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def _wait_for_room(self) -> bool:
+        """Wait a little; False when the controller is gone as well."""
+        if self.control is None:
+            return False
+        readable, _, _ = select.select([self.control], [], [], 0.5)
+        return not readable or bool(self.control.recv(65536))
+
+    def _tell(self, event: dict[str, object]) -> bool:
+        if self.control is None:
+            return False
+        try:
+            self.control.send(json.dumps(event).encode())
+        except OSError:  # nobody listens any more; the exit file is what counts
+            return False
+        return True
+
+
+def _prefer_as_victim() -> None:
+    """When memory runs out, the kernel should take the job before its controller."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as stream:
+            stream.write("500")
+    except OSError:
+        pass
+
+
+def _empty(descriptor: int) -> None:
+    try:
+        while len(os.read(descriptor, 4096)) == 4096:
+            pass
+    except BlockingIOError:
+        pass
+
+
+# -- many jobs ----------------------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int) -> int:
+    """Fork a wrapper for each job that arrives: as fast as starting a thread, as separate as a process.
+
+    It leaves when its controller does; the wrappers notice that by themselves. Should a wrapper be killed, its
+    program's processes fall to this process, which ends them.
+    """
+    server = socket.socket(fileno=descriptor)
+    os.set_inheritable(descriptor, False)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    wrappers: set[int] = set()
+    poll = select.poll()
+    poll.register(server, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        for ready, _ in poll.poll():
+            if ready == wake:
+                _empty(wake)
+                _bury(wrappers)
+                continue
+            received = _receive(server)
+            if received is None:
+                return 0
+            spec, control = received
+            pid = os.fork()
+            if pid == 0:
+                _run_forked(spec, control, [server.fileno(), wake, wake_in])
+            control.close()
+            wrappers.add(pid)
+
+
+def _receive(server: socket.socket) -> tuple[dict[str, Any], socket.socket] | None:
+    head, descriptors, _, _ = socket.recv_fds(server, HEADER.size, 1)
+    while head and len(head) < HEADER.size:
+        head += server.recv(HEADER.size - len(head)) or b"\0"
+    if not head:
+        return None
+    (left,) = HEADER.unpack(head)
+    parts = []
+    while left:
+        part = server.recv(left)
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return json.loads(b"".join(parts)), socket.socket(fileno=descriptors[0])
+
+
+def _run_forked(spec: dict[str, Any], control: socket.socket, inherited: list[int]) -> None:
+    try:
+        signal.set_wakeup_fd(-1)
+        for descriptor in inherited:
+            os.close(descriptor)
+        os.setsid()
+        Supervisor(spec, control).run()
+    except BaseException as error:
+        try:
+            control.send(json.dumps({"event": "failed", "error": "%s: %s" % (type(error).__name__, error)}).encode())
+        except OSError:
+            pass
+    finally:
+        os._exit(0)
+
+
+def _bury(wrappers: set[int]) -> None:
+    killed = False
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            break
+        if pid in wrappers:
+            wrappers.discard(pid)
+            killed = killed or os.WIFSIGNALED(status)
+    if killed:
+        mine = descendants(os.getpid())
+        kept = set(wrappers)
+        for pid in wrappers:
+            kept.update(descendants(pid))
+        for pid in mine:
+            if pid not in kept:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) == 2 and argv[0] == "serve":
+        return serve(int(argv[1]))
+    if len(argv) == 2 and argv[0] == "run":
+        with open(argv[1], encoding="utf-8") as stream:
+            spec = json.load(stream)
+        if os.getpid() != os.getsid(0):
+            try:
+                os.setsid()
+            except PermissionError:
+                pass
+        return Supervisor(spec, None).run()
+    sys.stderr.write(str(__doc__))
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

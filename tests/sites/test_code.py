@@ -1,0 +1,86 @@
+"""The code snapshot and work folders made from it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from operant.errors import UsageError
+from operant.sites.code import remove_tree, take_snapshot
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
+    for name in ("a.py", "pkg/b.py", "data/big.bin", ".venv/x", ".operant/y", ".git-like/z", "out/run.log"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    (source / "run.sh").write_text("#!/bin/sh\necho ok\n")
+    (source / "run.sh").chmod(0o755)
+    (source / "link").symlink_to("a.py")
+    return source
+
+
+def git(source: Path, *words: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x@x", *words], cwd=source, check=True, capture_output=True
+    )
+
+
+def test_outside_a_repository_everything_but_three_folders(source: Path, tmp_path: Path) -> None:
+    found = names(take_snapshot(source, tmp_path / "store").folder)
+    assert found == {"a.py", "pkg/b.py", "data/big.bin", ".git-like/z", "out/run.log", "run.sh", "link"}
+
+
+def test_in_a_repository_what_git_would_track(source: Path, tmp_path: Path) -> None:
+    git(source, "init", "-q")
+    (source / ".gitignore").write_text("out/\n")
+    git(source, "add", "a.py", "pkg")
+    git(source, "commit", "-qm", "x")
+    (source / "pkg" / "b.py").unlink()  # tracked, but no longer there
+    found = names(take_snapshot(source, tmp_path / "store").folder)
+    assert found == {"a.py", "data/big.bin", ".git-like/z", "run.sh", "link", ".gitignore"}
+    below = names(take_snapshot(source / "data", tmp_path / "store2").folder)
+    assert below == {"big.bin"}
+
+
+def test_the_same_code_is_kept_once(source: Path, tmp_path: Path) -> None:
+    first = take_snapshot(source, tmp_path / "store").folder
+    assert take_snapshot(source, tmp_path / "store").folder == first
+    (source / "a.py").write_text("changed")
+    assert take_snapshot(source, tmp_path / "store").folder != first
+    assert (first / "a.py").read_text() == "a.py"
+    assert len([one for one in (tmp_path / "store").iterdir()]) == 2
+
+
+def test_a_work_folder_looks_like_the_source_and_cannot_hurt_the_snapshot(source: Path, tmp_path: Path) -> None:
+    snapshot = take_snapshot(source, tmp_path / "store")
+    snapshot.lay_out(tmp_path / "work", replaced=["pkg/b.py"])
+    assert names(tmp_path / "work") == names(snapshot.folder) - {"pkg/b.py"}
+    assert subprocess.run(["./run.sh"], cwd=tmp_path / "work", capture_output=True).stdout == b"ok\n"
+    (tmp_path / "work" / "out" / "new").write_text("a job may write beside the code")
+    try:
+        (tmp_path / "work" / "a.py").write_text("and if it can write over it")
+    except PermissionError:
+        pass
+    assert (snapshot.folder / "a.py").read_text() == "a.py"
+    remove_tree(tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_symlinked_paths_are_linked_not_copied(source: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    snapshot = take_snapshot(source, tmp_path / "store", ["data", other])
+    assert "data/big.bin" not in names(snapshot.folder)
+    snapshot.lay_out(tmp_path / "work")
+    assert str((tmp_path / "work" / "data").readlink()) == str(source / "data")
+    assert str((tmp_path / "work" / "elsewhere").readlink()) == str(other)
+    with pytest.raises(UsageError, match="there is no 'nothing'"):
+        take_snapshot(source, tmp_path / "store", ["nothing"])
