@@ -86,6 +86,18 @@ def test_a_searcher_in_the_documents_style_runs(document_searcher):
     assert len({searcher.space.key(p.config) for p in proposals}) == 12
 
 
+def test_a_restored_searcher_in_the_documents_style_does_not_repeat_itself(document_searcher):
+    original = build_searcher({"type": "MySearcher"}, ARGS)
+    proposals = [original.propose() for _ in range(5)]
+    copy = build_searcher({"type": "MySearcher"}, ARGS)
+    copy.restore([Observation(1, values={"acc": 0.7})], proposals)
+    assert 0.7 in copy._results.values()
+    rest = [copy.propose() for _ in range(7)]
+    assert [p.number for p in rest] == list(range(5, 12))
+    assert rest[0] == original.propose()
+    assert len({copy.space.key(p.config) for p in [*proposals, *rest]}) == 12
+
+
 def test_get_config_of_a_built_in_searcher_is_shaped_like_the_space():
     searcher = build_searcher({"type": "GridSearcher"}, ARGS)
     assert searcher.get_config() == {

@@ -61,6 +61,7 @@ class BaseSearcher:
         # The document's layer: rewards by pickled configuration, for searchers that override `get_config`.
         self._results: dict[bytes, float] = {}
         self._result_keys: dict[int, bytes] = {}
+        self._recorded: set[str] = set()
 
     def configure(
         self,
@@ -129,6 +130,8 @@ class BaseSearcher:
         for proposal in proposals:
             self._next_number = max(self._next_number, proposal.number + 1)
             self._remember(proposal)
+        if type(self)._propose is BaseSearcher._propose:
+            self._recorded = set(self._seen)
         for observation in observations:
             self.observe(observation)
         self._apply_held(self._next_number - 1)
@@ -137,11 +140,16 @@ class BaseSearcher:
 
     def _propose(self, number: int) -> Proposal | None:
         """Make proposal `number`. The default asks `get_config`, as the document's searchers do."""
-        config = self.get_config()
-        if config is None:
-            return None
-        self._result_keys[number] = pickle.dumps(config)
-        return Proposal(number, self.space.flatten(config))
+        while (config := self.get_config()) is not None:
+            flat = self.space.flatten(config)
+            key = self.space.key(flat)
+            if key in self._recorded:
+                # A restored `get_config` begins anew: what it gave before is in the record already.
+                self._recorded.remove(key)
+                continue
+            self._result_keys[number] = pickle.dumps(config)
+            return Proposal(number, flat)
+        return None
 
     def _learn(self, trial: Trial) -> None:
         """Called once when a trial ends, in the order of observation, and again if its score changes."""
