@@ -10,7 +10,17 @@ from operant.errors import ConfigError
 from operant.searchers import NotReady, Observation, Proposal, SpellingNote, build_searcher
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
-from operant.space import Categorical, Dict, Int, List, Real, Space, build_space
+from operant.space import (
+    ArgumentError,
+    Categorical,
+    Dict,
+    Int,
+    List,
+    Real,
+    Space,
+    build_space,
+    place_argument_error,
+)
 
 ARGS = [
     {"type": "Categorical", "name": "batch-size", "data": [1024, 512]},
@@ -183,6 +193,20 @@ def test_mistakes_name_the_key_and_the_nearest(cfg, message):
 def test_a_grid_over_a_continuous_argument_is_refused():
     with pytest.raises(ConfigError, match=r"'lr' is a Real without `step`"):
         build_searcher({"type": "GridSearcher"}, [{"type": "Real", "name": "lr", "data": [0, 1]}])
+
+
+def test_a_mistake_in_an_argument_is_placed_in_the_list_of_arguments():
+    args = [*ARGS, {"type": "Real", "name": "lr", "data": [0, 1]}]
+    with pytest.raises(ArgumentError) as raised:
+        build_searcher({"type": "GridSearcher"}, args)
+    assert place_argument_error(raised.value, args).path == (2, "step")
+    inside = [{"type": "File", "name": "c", "file": "c.yaml", "args": args[2:]}]
+    with pytest.raises(ArgumentError) as raised:
+        build_searcher({"type": "GridSearcher"}, inside)
+    assert place_argument_error(raised.value, inside).path == (0, "args", 0, "step")
+    with pytest.raises(ArgumentError) as raised:
+        build_searcher({"type": "BatchSearcher"}, ARGS)
+    assert place_argument_error(raised.value, ARGS).path == (0, "type")
 
 
 def test_batch_gives_the_rows_in_order():
