@@ -234,6 +234,17 @@ def test_random_visits_each_point_of_a_finite_space_once(sampling):
     assert len(configs) == len(set(configs)) == 12
 
 
+def test_new_points_are_found_in_a_rare_corner_of_the_space():
+    args = [
+        {"type": "Categorical", "name": "k", "data": list(range(100))},
+        {"type": "Real", "name": "x", "data": [0, 1], "when": {"k": 7}},
+    ]
+    searcher = build_searcher({"type": "RandomSearcher"}, args)
+    configs = [searcher.propose().config for _ in range(300)]
+    assert {config["k"] for config in configs} == set(range(100))
+    assert len({config["x"] for config in configs if config["k"] == 7}) > 150
+
+
 @pytest.mark.parametrize("sampling", ["sobol", "lhs"])
 def test_designs_fill_every_slice(sampling):
     space = [{"type": "Real", "name": f"x{i}", "data": [0, 1]} for i in range(3)]

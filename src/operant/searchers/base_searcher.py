@@ -17,6 +17,7 @@ _MODES = ("maximize", "minimize")
 # Spaces up to this size keep a shuffled list of all configurations once random draws find nothing new.
 _MOST_SHUFFLED = 1_000_000
 _DRAWS = 30
+_MANY_DRAWS = 100_000
 
 
 class NotReady(RuntimeError):
@@ -180,16 +181,21 @@ class BaseSearcher:
         return self._first_unseen(rng)
 
     def _first_unseen(self, rng: np.random.Generator) -> Config | None:
+        if math.isinf(self.space.size):
+            # A continuous argument may be active only in a rare corner of the space.
+            for _ in range(_MANY_DRAWS):
+                config: Config = self.space.sample(rng)
+                if self.is_new(config):
+                    return config
+            raise RuntimeError(f"{_MANY_DRAWS} random draws from a continuous space gave nothing new")
         everything = self.space.data
-        size = int(self.space.size) if math.isfinite(self.space.size) else 0
-        if size == 0:
-            raise RuntimeError("random draws from a continuous space were all equal; this cannot be chance")
+        size = int(self.space.size)
         if size <= _MOST_SHUFFLED:
             if self._shuffled is None:
                 # Independent of when it is made, so that a restored search goes on as it would have.
                 self._shuffled = np.random.default_rng([self.seed, 0x5EED]).permutation(size)
             while self._shuffled_at < size:
-                config: Config = everything[int(self._shuffled[self._shuffled_at])]
+                config = everything[int(self._shuffled[self._shuffled_at])]
                 if self.is_new(config):
                     return config
                 self._shuffled_at += 1
