@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import sys
 from collections.abc import Sequence
 
 from operant._version import __version__
-from operant.errors import OperantError, nearest
+from operant.cli._dispatch import command_module, help_line, run_command
+from operant.errors import nearest
 
 __all__ = ["main"]
 
 # Name of a command -> its module in this package. The first line of the module's docstring is the help line.
 COMMANDS = {
     "init": "init",
+    "search": "search",
+    "show": "show",
+    "stop": "stop",
+    "restart": "restart",
+    "rm": "rm",
     "runs": "runs",
     "export": "export",
+    "import": "import_search",
     "import-tensorboard": "import_tensorboard",
     "compact": "compact",
+    "task": "task",
     "serve": "serve",
     "sync": "sync",
 }
@@ -34,24 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        print(
-            f"operant: there is no command {name!r}{nearest(name, COMMANDS)}; `operant --help` lists them",
-            file=sys.stderr,
-        )
+        guess = nearest(name, COMMANDS)
+        print(f"operant: there is no command {name!r}{guess}; `operant --help` lists them", file=sys.stderr)
         return 2
-    module = importlib.import_module(f"operant.cli.{COMMANDS[name]}")
-    parser = argparse.ArgumentParser(prog=f"operant {name}", description=module.__doc__)
-    module.configure(parser)
-    try:
-        return int(module.run(parser.parse_args(rest)))
-    except OperantError as error:
-        print(f"operant: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # `operant runs | head`
-        sys.stderr.close()
-        return 0
-    except KeyboardInterrupt:
-        return 130
+    return run_command(f"operant {name}", COMMANDS[name], rest)
 
 
 def _overview() -> str:
@@ -60,8 +52,8 @@ def _overview() -> str:
         "",
         "usage: operant COMMAND …",
         "",
+        *(f"  {name:<20}{help_line(command_module(module))}" for name, module in COMMANDS.items()),
+        "",
+        "`operant COMMAND --help` tells more of one.",
     ]
-    for name, module in COMMANDS.items():
-        text = importlib.import_module(f"operant.cli.{module}").__doc__ or ""
-        lines.append(f"  {name:<20}{text.strip().splitlines()[0]}")
-    return "\n".join([*lines, "", "`operant COMMAND --help` tells more of one."])
+    return "\n".join(lines)

@@ -11,10 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from operant.framework import Parallel, WorkerDied
-from operant.framework.parallel.cluster import find_place
-from operant.framework.parallel.topology import TOPOLOGIES
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
@@ -35,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--parallel-workers", type=int, default=1, metavar="N", help="workers on this machine"
     )
     parser.add_argument(
-        "--topology", choices=TOPOLOGIES, default="mesh", help="who is linked (default: mesh)"
+        "--topology", choices=("mesh", "star", "alone"), default="mesh", help="who is linked (default: mesh)"
     )
     parser.add_argument("--labels", default="", metavar="A,B", help="labels of all workers of this machine")
     parser.add_argument("--node-ids", type=int, metavar="N", help="number of the first worker")
@@ -55,6 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.framework import Parallel, WorkerDied
+
     try:
         main = find_main(args.main, args.package)
         runner = Parallel.runner(args.parallel_workers, **runner_settings(args, dict(os.environ)))
@@ -71,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 def runner_settings(args: argparse.Namespace, environment: dict[str, str]) -> dict[str, Any]:
     """The settings of the runner: what the cluster says, and over it what was given by hand."""
+    from operant.framework.parallel.cluster import find_place
+
     settings: dict[str, Any] = {
         "topology": args.topology,
         "engine": args.engine,
