@@ -85,7 +85,7 @@ def encode(value: Any, layout: BodyLayout) -> bytes:
 
 def decode(head: bytes | memoryview, body: Any = None, *, allow_pickle: bool) -> Any:
     """The value; its arrays are views of `body`, which must stay alive and belong to the reader alone."""
-    decoder = _Decoder(memoryview(head), body, allow_pickle)
+    decoder = _Decoder(bytes(head), body, allow_pickle)
     try:
         value = decoder.value()
     except WireError:
@@ -266,7 +266,7 @@ _ENCODERS: dict[type, Callable[[Any, bytearray, BodyLayout], None]] = {
 class _Decoder:
     __slots__ = ("allow_pickle", "body", "head", "position")
 
-    def __init__(self, head: memoryview, body: Any, allow_pickle: bool) -> None:
+    def __init__(self, head: bytes, body: Any, allow_pickle: bool) -> None:
         self.head = head
         self.body = body
         self.position = 0
@@ -281,7 +281,7 @@ class _Decoder:
             raise WireError(f"a message with the unknown tag {tag}") from None
         return decoder(self)
 
-    def take(self, n: int) -> memoryview:
+    def take(self, n: int) -> bytes:
         end = self.position + n
         if end > len(self.head):
             raise WireError("a message that ends too early")
@@ -289,11 +289,17 @@ class _Decoder:
         self.position = end
         return part
 
-    def u32(self) -> int:
-        return int(_U32.unpack(self.take(4))[0])
+    def number(self, form: struct.Struct) -> Any:
+        (value,) = form.unpack_from(self.head, self.position)
+        self.position += form.size
+        return value
 
-    def data(self) -> memoryview:
-        return self.take(self.u32())
+    def u32(self) -> int:
+        value: int = self.number(_U32)
+        return value
+
+    def data(self) -> bytes:
+        return self.take(self.number(_U32))
 
     def raw(self) -> memoryview:
         offset, nbytes = _U64U64.unpack(self.take(16))
@@ -313,7 +319,7 @@ class _Decoder:
 
     def simple_array(self) -> np.ndarray[Any, Any]:
         name_bytes, n_dims = self.take(2)
-        name = bytes(self.take(name_bytes))
+        name = self.take(name_bytes)
         dtype = _DTYPES.get(name)
         if dtype is None:
             dtype = _DTYPES[name] = np.dtype(name.decode())
@@ -358,11 +364,11 @@ _DECODERS: dict[int, Callable[[_Decoder], Any]] = {
     ord("N"): lambda d: None,
     ord("T"): lambda d: True,
     ord("F"): lambda d: False,
-    ord("i"): lambda d: _I64.unpack(d.take(8))[0],
+    ord("i"): lambda d: d.number(_I64),
     ord("I"): lambda d: int(str(d.data(), "ascii")),
-    ord("d"): lambda d: _F64.unpack(d.take(8))[0],
-    ord("s"): lambda d: str(d.data(), "utf-8", "surrogatepass"),
-    ord("b"): lambda d: bytes(d.data()),
+    ord("d"): lambda d: d.number(_F64),
+    ord("s"): lambda d: d.data().decode("utf-8", "surrogatepass"),
+    ord("b"): lambda d: d.data(),
     ord("B"): lambda d: bytes(d.raw()),
     ord("l"): lambda d: d.items(),
     ord("t"): lambda d: tuple(d.items()),
