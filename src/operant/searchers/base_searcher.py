@@ -62,7 +62,7 @@ class BaseSearcher:
         # The document's layer: rewards by pickled configuration, for searchers that override `get_config`.
         self._results: dict[bytes, float] = {}
         self._result_keys: dict[int, bytes] = {}
-        self._recorded: set[str] = set()
+        self._recorded: set[Hashable] = set()
 
     def configure(
         self,
