@@ -1,8 +1,9 @@
-"""What `make demo` shows: an agent learns, its run is recorded, listed, drawn and exported."""
+"""What `make demo` shows: an agent learns, its run is recorded, listed and exported; then a search of 12 jobs."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,11 @@ def main() -> None:
     run("operant", "runs", "show", "last")
     say("The same run for TensorBoard")
     run("operant", "export", "last", "--to", "tensorboard", "--out", "board")
+    say("A search: 12 jobs, two at a time, each a small real training")
+    shutil.copytree(HERE / "search", folder / "search")
+    os.chdir(folder / "search")
+    run("operant", "search", "--task", "mnist", "search_config.yaml")
+    run("operant", "show", "--task", "mnist")
     say(f"Done. Look around: cd {folder} && operant runs")
 
 
