@@ -12,7 +12,6 @@ from hypothesis.extra import numpy as hnp
 
 from operant.framework.parallel.wire import BodyLayout, WireError, decode, encode
 
-
 # How long an example takes says something about the machine, not about the code.
 patient = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
