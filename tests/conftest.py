@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,12 +14,12 @@ settings.load_profile("operant")
 
 
 @pytest.fixture(autouse=True)
-def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith("OPERANT_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("OPERANT_CACHE_DIR", str(tmp_path / "cache"))
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / ".operant").mkdir()
+    private = tmp_path_factory.mktemp("private")
+    monkeypatch.setenv("OPERANT_CACHE_DIR", str(private / "cache"))
+    work = private / "work"
+    (work / ".operant").mkdir(parents=True)
     monkeypatch.chdir(work)
     yield

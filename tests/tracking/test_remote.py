@@ -61,11 +61,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server.kill()
 
 
-def spooled(tmp_path: Path) -> list[Path]:
-    return sorted((tmp_path / "cache" / "spool").rglob("seg-*"))
+def spooled() -> list[Path]:
+    return sorted((Path(os.environ["OPERANT_CACHE_DIR"]) / "spool").rglob("seg-*"))
 
 
-def test_a_remote_run_is_the_same_run(server: Server, tmp_path: Path) -> None:
+def test_a_remote_run_is_the_same_run(server: Server) -> None:
     with SummaryWriter("far", tags=["x"], config={"lr": 0.1}, system_metrics=False) as writer:
         for step in range(20_000):
             writer.add_scalar("a", step * 0.5, step)
@@ -74,8 +74,8 @@ def test_a_remote_run_is_the_same_run(server: Server, tmp_path: Path) -> None:
     assert run.scalars("a")["value"].tolist() == [step * 0.5 for step in range(20_000)]
     assert (run.status, run.tags, run.params) == ("FINISHED", ["x"], {"lr": 0.1})
     assert run.media()[0].path.is_file()
-    assert spooled(tmp_path) == []
-    assert not list((tmp_path / "cache" / "spool").rglob("blobs"))
+    assert spooled() == []
+    assert not list((Path(os.environ["OPERANT_CACHE_DIR"]) / "spool").rglob("blobs"))
 
 
 def test_a_remote_run_can_be_resumed_and_joined(server: Server) -> None:
@@ -89,7 +89,7 @@ def test_a_remote_run_can_be_resumed_and_joined(server: Server) -> None:
 
 
 def test_while_the_server_is_away_points_wait_and_are_sent_later(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OPERANT_SYNC_SECONDS", "0.5")
     server.kill()
@@ -98,31 +98,31 @@ def test_while_the_server_is_away_points_wait_and_are_sent_later(
         writer.add_text("t", "hello")
     assert any("operant sync" in record.message for record in caplog.records)
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
-    assert spooled(tmp_path)
+    assert spooled()
     assert main(["sync"]) == 1
     server.start()
     assert main(["sync"]) == 0
     run = Run.open(writer.run_id, server.root)
     assert run.scalars("x")["value"].tolist() == list(range(1000))
     assert run.text()[0].text == "hello"
-    assert spooled(tmp_path) == []
+    assert spooled() == []
 
 
-def test_the_next_program_sends_what_a_dead_one_left(server: Server, tmp_path: Path) -> None:
+def test_the_next_program_sends_what_a_dead_one_left(server: Server) -> None:
     server.kill()
     script = "import os\nfrom operant import SummaryWriter\nw = SummaryWriter('dead')\n"
     script += "w.add_scalar('x', 1.0, 0)\nw.flush()\nos._exit(1)"
     subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
-    assert spooled(tmp_path)
+    assert spooled()
     server.start()
     with SummaryWriter("next", system_metrics=False) as writer:
         writer.add_scalar("y", 1.0, 0)
         writer.flush()
         until = time.monotonic() + 30
-        while len(spooled(tmp_path)) > 1 and time.monotonic() < until:
+        while len(spooled()) > 1 and time.monotonic() < until:
             time.sleep(0.05)
     assert Run.open("dead", server.root).latest("x") is not None
-    assert spooled(tmp_path) == []
+    assert spooled() == []
 
 
 WRITER = """
@@ -139,7 +139,7 @@ with SummaryWriter(f"writer{sys.argv[1]}", system_metrics=False) as writer:
 """
 
 
-def kill_the_server(server: Server, tmp_path: Path, seed: int, kills: int, points: int) -> None:
+def kill_the_server(server: Server, seed: int, kills: int, points: int) -> None:
     rng = random.Random(seed)
     environment = {**os.environ, "OPERANT_SYNC_SECONDS": "60"}
     writers = [
@@ -163,34 +163,34 @@ def kill_the_server(server: Server, tmp_path: Path, seed: int, kills: int, point
         assert run.scalars("y")["step"].tolist() == list(range(points))
         assert run.damage == []
         assert run.status == "FINISHED"
-    assert spooled(tmp_path) == []
+    assert spooled() == []
 
 
-def test_server_killed_and_restarted_while_4_writers_send(server: Server, tmp_path: Path) -> None:
-    kill_the_server(server, tmp_path, seed=0, kills=2, points=5000)
+def test_server_killed_and_restarted_while_4_writers_send(server: Server) -> None:
+    kill_the_server(server, seed=0, kills=2, points=5000)
 
 
 @pytest.mark.long
-def test_server_killed_many_times(server: Server, tmp_path: Path) -> None:
+def test_server_killed_many_times(server: Server) -> None:
     for seed in range(1, 9):
-        kill_the_server(server, tmp_path, seed=seed, kills=5, points=20_000)
+        kill_the_server(server, seed=seed, kills=5, points=20_000)
 
 
-def test_a_writer_killed_while_sending_is_finished_by_sync(server: Server, tmp_path: Path) -> None:
+def test_a_writer_killed_while_sending_is_finished_by_sync(server: Server) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITER, "0", "1000000"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     run_id = process.stdout.readline().strip()
     time.sleep(1.0)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    (local,) = {path.parent for path in spooled(tmp_path)}
+    (local,) = {path.parent for path in spooled()}
     truth = Run(local).scalars("x").tolist()
     assert main(["sync"]) == 0
     assert Run.open(run_id, server.root).scalars("x").tolist() == truth
-    assert spooled(tmp_path) == []
+    assert spooled() == []
 
 
-def test_a_segment_that_has_only_just_begun_is_left_to_its_program(server: Server, tmp_path: Path) -> None:
+def test_a_segment_that_has_only_just_begun_is_left_to_its_program(server: Server) -> None:
     from operant.tracking.remote.send import spool_root
 
     folder = spool_root(server.uri) / "runs" / "young"
