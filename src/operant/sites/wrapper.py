@@ -31,6 +31,7 @@ LEFTOVER_GRACE = 0.5  # seconds between asking what the program left behind to e
 MEMORY_POLL = 0.25
 CHUNK = 1 << 18
 HEADER = struct.Struct("<I")
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -250,9 +251,12 @@ class Supervisor:
         err, err_in = os.pipe2(os.O_CLOEXEC)
         failed, failed_in = os.pipe2(os.O_CLOEXEC)
         self.outputs = {out: Output(spec["stdout"], limit), err: Output(spec["stderr"], limit)}
+        # A signal that arrives while there are two of us must not be handled by the wrong one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         self.pid = os.fork()
         if self.pid == 0:
             self._become_program(out_in, err_in, failed_in)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         for descriptor in (out_in, err_in, failed_in):
             os.close(descriptor)
         self.error = os.read(failed, 4096).decode("utf-8", "replace") or None
@@ -266,8 +270,9 @@ class Supervisor:
         argv = spec["argv"]
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+            for number in (*HANDLED, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == 1:  # the wrapper died before that took effect
