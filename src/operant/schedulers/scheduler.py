@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from operant.errors import OperantError
 from operant.schedulers.dispatcher import DISK_FULL, DISK_FULL_SECONDS, Dispatcher
 from operant.schedulers.final_check import FinalCheck
+from operant.schedulers.ledger import JobRecord
 from operant.schedulers.overseer import Overseer
 from operant.schedulers.plan import SearchPlan
 from operant.schedulers.restore import Restored
@@ -86,6 +87,8 @@ class Scheduler:
         """Statuses of jobs that were done before a resume and are not in ``jobs``."""
         self.best: tuple[float, Proposal, dict[int | None, float]] | None = None
         self.checks: dict[int, dict[str, Any]] = {}
+        self.check_records: dict[str, JobRecord] = {}
+        """Jobs of a final check that an earlier controller began."""
         self.resume = resume
         self.force = force
         self.trials: dict[int, Trial] = {}

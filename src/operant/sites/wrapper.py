@@ -226,6 +226,9 @@ class Supervisor:
         if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
             return 0  # its controller is gone already; it never began
         began, began_wall = time.monotonic(), time.time()
+        if self.reason is not None:  # it was cancelled before it began
+            self._finish(began_wall, 0.0)
+            return 0
         pipes = self._start()
         self._tell({"event": "started", "pid": self.pid, "wall": began_wall})
         limit = self.spec.get("time_limit")
@@ -410,17 +413,16 @@ class Supervisor:
                 self.outputs[descriptor].write(data)
 
     def _finish(self, began_wall: float, seconds: float) -> None:
-        assert self.status is not None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        code = os.waitstatus_to_exitcode(self.status)
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
-        printed = [output.close() for output in self.outputs.values()]
+        printed = [output.close() for output in self.outputs.values()] or [{"bytes": 0, "left_out": 0}] * 2
         record = {
             "token": self.spec["token"],
             "attempt": self.attempt,
-            "code": code if code >= 0 else None,
-            "signal": -code if code < 0 else None,
+            "code": code if code is None or code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
             "reason": self.reason,
             "error": self.error,
             "started": began_wall,
