@@ -72,6 +72,10 @@ class Restored:
         scheduler.seconds_before = ledger.seconds_before
         under_way = [job for job in ledger.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
         found = scheduler.site.find([job.token for job in under_way if job.token]) if under_way else {}
+        scheduler.check_records = {job.id: job for job in ledger.jobs.values() if job.is_check}
+        for job in [job for job in under_way if job.is_check]:
+            self._settle_check(job, found.get(job.token))
+        under_way = [job for job in under_way if not job.is_check]
         # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
         adopted = {job.id for job in under_way if job.token in found and _goes_on_or_went_well(found[job.token])}
         for job in under_way:
@@ -94,6 +98,22 @@ class Restored:
                 self._reopen(record, by_number.get(number, []), adopted, found)
             else:
                 self._keep(record, by_number.get(number, []))
+
+    def _settle_check(self, record: JobRecord, found: Found | None) -> None:
+        """A job of the final check was under way: its result counts, or it is run again with the rest of the check."""
+        scheduler = self.scheduler
+        record.status = "ERROR"
+        if (
+            found is not None
+            and found.state == "ended"
+            and _goes_on_or_went_well(found)
+            and scheduler.workspace is not None
+        ):
+            record.status = "FINISHED"
+            record.reward, _ = scheduler.workspace.reader(self._job(record)).result()
+        scheduler.journal.append(
+            "ended", job=record.id, attempt=record.attempt, status=record.status, reward=record.reward
+        )
 
     def _restore_searcher(self, reopened: set[int]) -> None:
         scheduler, ledger = self.scheduler, self.ledger

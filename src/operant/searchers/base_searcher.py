@@ -143,7 +143,7 @@ class BaseSearcher:
         """Make proposal `number`. The default asks `get_config`, as the document's searchers do."""
         while (config := self.get_config()) is not None:
             flat = self.space.flatten(config)
-            key = self.space.key(flat)
+            key = self._key(flat)
             if key in self._recorded:
                 # A restored `get_config` begins anew: what it gave before is in the record already.
                 self._recorded.remove(key)
