@@ -275,6 +275,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(OperantError, match=f"{path.name} is damaged"):
             ReplayBuffer(640, 1).load(tmp_path, manifest)
+    path.write_bytes(whole)
     with pytest.raises(OperantError, match="no name of such a file"):
         ReplayBuffer(640, 1).load(tmp_path, manifest | {"pending": "../secrets.npz"})
     with pytest.raises(UsageError, match="rows=640, this one 64"):

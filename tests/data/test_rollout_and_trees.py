@@ -48,7 +48,7 @@ def test_a_rollout_gives_every_step_once() -> None:
 def test_mistakes_are_named() -> None:
     buffer = RolloutBuffer(2, 1)
     buffer.add(obs=np.zeros((1, 2)), action=np.zeros(1))
-    with pytest.raises(UsageError, match="no field 'actoin' .did you mean 'action'"):
+    with pytest.raises(UsageError, match=r"no field 'actoin' \(did you mean 'action'"):
         buffer.add(obs=np.zeros((1, 2)), actoin=np.zeros(1))
     with pytest.raises(UsageError, match="holds 1 of 2"):
         next(buffer.minibatches(1, np.random.default_rng(0)))

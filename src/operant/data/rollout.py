@@ -26,9 +26,7 @@ class RolloutBuffer:
 
     def __init__(self, num_steps: int, num_envs: int) -> None:
         if num_steps < 1 or num_envs < 1:
-            raise UsageError(
-                f"a rollout of {num_steps} steps and {num_envs} environments is empty; both must be at least 1"
-            )
+            raise UsageError(f"{num_steps} steps of {num_envs} environments make no rollout; both must be at least 1")
         self.num_steps = num_steps
         self.num_envs = num_envs
         self._arrays: dict[str, Array] = {}
@@ -87,9 +85,7 @@ class RolloutBuffer:
     def minibatches(self, batch_size: int, rng: np.random.Generator) -> Iterator[dict[str, Tree]]:
         """All steps once, in random order, in batches; the last one may be smaller."""
         if not self.full:
-            raise UsageError(
-                f"the rollout holds {self._filled} of {self.num_steps} steps; fill it before learning from it"
-            )
+            raise UsageError(f"the rollout holds {self._filled} of {self.num_steps} steps; fill it first")
         order = rng.permutation(self.num_steps * self.num_envs)
         # One gather for the whole epoch and slices of it cost less than a gather for each minibatch.
         shuffled = tree_map(lambda a: a.take(order, axis=0), self.flat())

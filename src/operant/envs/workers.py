@@ -6,6 +6,7 @@ a step is expensive; ``docs/environments.md`` has the measurements.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import traceback
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class WorkerVectorEnv(VectorEnv):
         self._begun = False
         self._statistics = EpisodeStatistics(num_envs)
         bounds = np.linspace(0, num_envs, workers + 1).astype(int).tolist()
-        self._parts = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self._parts = list(itertools.pairwise(bounds))
         # A clean server process forks the workers: they inherit no threads, locks or memory of the trainer.
         context = multiprocessing.get_context("forkserver")
         self._processes: list[Any] = []
