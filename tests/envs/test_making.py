@@ -203,7 +203,7 @@ def test_identity_tasks_can_be_solved() -> None:
             step = env.step(actions)
             obs = step.obs
         assert step.episodes is not None
-        np.testing.assert_allclose(step.episodes.returns, best[name], atol=1e-10)
+        np.testing.assert_allclose(step.episodes.returns, best, atol=1e-10)
         assert step.truncated.all() and not step.terminated.any()
 
 
