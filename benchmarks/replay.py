@@ -1,0 +1,310 @@
+"""Replay and environments, Operant and its peers side by side in one process.
+
+    python benchmarks/replay.py            (make bench-replay)
+
+Prioritised replay: one sample and one update of priorities, against Tianshou's. Environments: steps for each CPU-second
+of one core, against Gymnasium and EnvPool. Workers: when they pay. Checkpoints of a large buffer: what each writes.
+
+The script makes `.venv-peers-rl` from `peers-rl.txt` and runs itself there, with Operant from this source tree. Sides
+take turns, so that whatever else the machine does hits all alike, and the best of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE.parent / ".venv-peers-rl"
+PINS = HERE / "peers-rl.txt"
+
+REPLAY_BAR = 3.0
+CLASSICS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=["replay", "envs", "workers", "checkpoint"])
+    options = parser.parse_args()
+    if os.environ.get("OPERANT_BENCHMARK_PEERS") != "1":
+        return run_among_peers()
+    warnings.simplefilter("ignore")
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    parts = {"replay": replay, "envs": envs, "workers": workers, "checkpoint": checkpoint}
+    good = True
+    for name, part in parts.items():
+        if options.only in (None, name):
+            good &= part(options.rounds)
+    return 0 if good else 1
+
+
+def run_among_peers() -> int:
+    """Make the peers' environment if it is not there as pinned, then run this script in it."""
+    python, stamp = VENV / "bin" / "python", VENV / ".ready"
+    wanted = hashlib.sha256(PINS.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"making {VENV.name} (a few minutes the first time)", file=sys.stderr)
+        uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+        if uv is None:
+            print("uv is not installed, so the peers cannot be", file=sys.stderr)
+            return 2
+        subprocess.run([uv, "--quiet", "venv", "--clear", "--python", sys.executable, str(VENV)], check=True)
+        subprocess.run([uv, "--quiet", "pip", "install", "--python", str(python), "-r", str(PINS)], check=True)
+        stamp.write_text(wanted)
+    one_thread = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+    environment = {
+        **os.environ,
+        **one_thread,
+        "OPERANT_BENCHMARK_PEERS": "1",
+        "PYTHONPATH": str(HERE.parent / "src"),
+    }
+    return subprocess.run([str(python), *sys.argv], env=environment).returncode
+
+
+def best_of(rounds: int, sides: dict[str, Callable[[], None]], clock: Callable[[], float]) -> dict[str, float]:
+    """Seconds of each side, the best of the rounds; they take turns."""
+    best = dict.fromkeys(sides, float("inf"))
+    for _ in range(rounds):
+        for name, run in sides.items():
+            start = clock()
+            run()
+            best[name] = min(best[name], clock() - start)
+    return best
+
+
+# Prioritised replay.
+
+
+def replay(rounds: int) -> bool:
+    print("\nprioritised replay, sample + update, microseconds of CPU")
+    print(f"{'buffer':>10} {'observation':>12} {'batch':>6} {'operant':>9} {'Tianshou':>9} {'ratio':>6}")
+    good = True
+    for size, width, batch in ((100_000, 4, 64), (100_000, 4, 256), (1_000_000, 17, 64), (1_000_000, 17, 256)):
+        sides = {"operant": ours(size, width, batch), "tianshou": tianshou(size, width, batch)}
+        for run in sides.values():  # numba compiles in the first call
+            run()
+        repeats = 300
+        best = best_of(rounds, {name: repeated(run, repeats) for name, run in sides.items()}, time.process_time)
+        mine, other = (best[name] / repeats * 1e6 for name in ("operant", "tianshou"))
+        ratio = other / mine
+        good &= ratio >= REPLAY_BAR
+        print(f"{size:>10,} {width:>12} {batch:>6} {mine:>9.0f} {other:>9.0f} {ratio:>5.1f}x")
+    print(f"bar: {REPLAY_BAR:.0f}x Tianshou: {'met' if good else 'MISSED'}")
+    return good
+
+
+def repeated(run: Callable[[], None], count: int) -> Callable[[], None]:
+    def many() -> None:
+        for _ in range(count):
+            run()
+
+    return many
+
+
+def ours(size: int, width: int, batch: int) -> Callable[[], None]:
+    import numpy as np
+
+    from operant.data import PrioritizedReplayBuffer
+
+    num_envs = 8
+    buffer = PrioritizedReplayBuffer(size, num_envs, alpha=0.6, beta=0.4)
+    rng = np.random.default_rng(0)
+    obs, action = rng.random((num_envs, width), np.float32), np.zeros(num_envs, np.int64)
+    reward = np.ones(num_envs, np.float32)
+    for i in range(size // num_envs):
+        following = obs + 1
+        ended = np.full(num_envs, i % 200 == 199)
+        buffer.add(obs, action, reward, ended, np.zeros(num_envs, np.bool_), following)
+        obs = following
+    priority = rng.random(batch)
+
+    def run() -> None:
+        drawn = buffer.sample(batch, rng)
+        buffer.update_priorities(drawn["index"], priority, drawn["generation"])
+
+    return run
+
+
+def tianshou(size: int, width: int, batch: int) -> Callable[[], None]:
+    import numpy as np
+    from tianshou.data import Batch, PrioritizedReplayBuffer
+
+    buffer = PrioritizedReplayBuffer(size, alpha=0.6, beta=0.4)
+    rng = np.random.default_rng(0)
+    first = rng.random(width, np.float32)
+    # Its `add` takes one step at a time (about 100 us); a buffer full of the same data is put together directly.
+    buffer.add(Batch(obs=first, act=0, rew=1.0, terminated=False, truncated=False, obs_next=first, info={}))
+    buffer._meta.obs[:] = rng.random((size, width), np.float32)
+    buffer._meta.obs_next[:] = rng.random((size, width), np.float32)
+    buffer._meta.rew[:] = 1.0
+    buffer._meta.done[199::200] = buffer._meta.terminated[199::200] = True
+    buffer._size = size
+    buffer.weight[np.arange(size)] = 1.0
+    priority = rng.random(batch)
+
+    def run() -> None:
+        _, index = buffer.sample(batch)
+        buffer.update_weight(index, priority)
+
+    return run
+
+
+# Environments.
+
+
+def envs(rounds: int) -> bool:
+    print("\nenvironments, thousand steps for each CPU-second of one core")
+    print(f"{'task':<16} {'N':>5} {'operant':>9} {'Gymnasium':>10} {'its vector':>11} {'EnvPool':>9}")
+    for name in CLASSICS:
+        for count in (8, 64, 1024):
+            steps = max(20, 4000 // count)
+            makers = {"operant": our_env, "sync": sync_env, "vector": vector_env, "envpool": envpool_env}
+            if count == 1024:
+                del makers["sync"]  # no faster than 64, and slow to make
+            sides = {}
+            for side, make in makers.items():
+                run = make(name, count)
+                if run is not None:
+                    run()
+                    sides[side] = repeated(run, steps)
+            best = best_of(rounds, sides, time.process_time)
+            rates = {side: f"{steps * count / seconds / 1e3:,.0f}" for side, seconds in best.items()}
+            row = [rates.get(side, "-") for side in ("operant", "sync", "vector", "envpool")]
+            print(f"{name:<16} {count:>5} {row[0]:>9} {row[1]:>10} {row[2]:>11} {row[3]:>9}")
+    return True
+
+
+def actions_for(space: Any, count: int) -> Any:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    if hasattr(space, "n"):
+        return rng.integers(space.n, size=count)
+    return rng.uniform(-1, 1, (count, *space.shape)).astype(np.float32)
+
+
+def our_env(name: str, count: int) -> Callable[[], None]:
+    from operant.envs import make_env
+
+    env = make_env(name, count, seed=0)
+    env.reset()
+    actions = actions_for(env.single_action_space, count)
+    return lambda: env.step(actions) and None
+
+
+def sync_env(name: str, count: int) -> Callable[[], None]:
+    import gymnasium
+
+    env = gymnasium.make_vec(name, count, vectorization_mode="sync")
+    env.reset(seed=0)
+    actions = actions_for(env.single_action_space, count)
+    return lambda: env.step(actions) and None
+
+
+def vector_env(name: str, count: int) -> Callable[[], None] | None:
+    import gymnasium
+
+    if gymnasium.spec(name).vector_entry_point is None:
+        return None
+    env = gymnasium.make_vec(name, count, vectorization_mode="vector_entry_point")
+    env.reset(seed=0)
+    actions = actions_for(env.single_action_space, count)
+    return lambda: env.step(actions) and None
+
+
+def envpool_env(name: str, count: int) -> Callable[[], None] | None:
+    try:
+        import envpool
+    except ImportError:
+        return None
+    env = envpool.make_gymnasium(name, num_envs=count, num_threads=1)
+    env.reset()
+    actions = actions_for(env.action_space, count)
+    if actions.dtype.kind == "i":
+        actions = actions.astype("int32")
+    return lambda: env.step(actions) and None
+
+
+# Workers.
+
+
+def workers(rounds: int) -> bool:
+    """What a step of all environments costs by the clock, in this process and with two workers."""
+    from operant.envs import make_env
+
+    print("\nworker processes, microseconds by the clock for a step of 8 environments (quickest of many)")
+    print(f"{'one step of one takes':>22} {'in process':>11} {'2 workers':>10}")
+    for micros in (0, 20, 50, 100, 200, 500, 1000):
+        quickest = {}
+        for count in (0, 2):
+            env = make_env("replay_busy:Busy", 8, workers=count, seed=0, micros=micros)
+            env.reset()
+            actions = actions_for(env.single_action_space, 8)
+            times = []
+            for _ in range(40 * rounds):
+                start = time.perf_counter()
+                env.step(actions)
+                times.append(time.perf_counter() - start)
+            env.close()
+            quickest[count] = min(times) * 1e6
+        print(f"{micros:>19} us {quickest[0]:>11.0f} {quickest[2]:>10.0f}")
+    return True
+
+
+# Checkpoints.
+
+
+def checkpoint(rounds: int) -> bool:
+    """A buffer of a million steps, saved every 50,000 steps: what each checkpoint writes, and how long it takes."""
+    import numpy as np
+
+    from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+
+    print("\ncheckpoints of 1,000,000 transitions with 17 numbers each, one every 50,000 steps")
+    for kind in (ReplayBuffer, PrioritizedReplayBuffer):
+        num_envs, width = 8, 17
+        buffer = kind(1_000_000, num_envs)
+        obs, action = np.zeros((num_envs, width), np.float32), np.zeros((num_envs, 6), np.float32)
+        reward, nothing = np.ones(num_envs), np.zeros(num_envs, np.bool_)
+
+        def collect(steps: int, buffer: Any = buffer, fields: Any = (action, reward, nothing, nothing)) -> None:
+            nonlocal obs
+            for _ in range(steps // num_envs):
+                following = obs + 1
+                buffer.add(obs, *fields, following)
+                obs = following
+
+        with tempfile.TemporaryDirectory(prefix="operant-benchmark-") as name:
+            folder = Path(name)
+            sizes, seconds = [], []
+            collect(1_000_000)
+            for _ in range(4):
+                before = {path.name for path in folder.iterdir()}
+                start = time.perf_counter()
+                manifest = buffer.save_chunks(folder)
+                seconds.append(time.perf_counter() - start)
+                new = [path for path in folder.iterdir() if path.name not in before]
+                sizes.append(sum(path.stat().st_size for path in new) / 1e6)
+                collect(50_000)
+            start = time.perf_counter()
+            kind(1_000_000, num_envs).load(folder, manifest)
+            loading = time.perf_counter() - start
+        told = ", ".join(f"{size:.0f} MB in {second:.2f} s" for size, second in zip(sizes, seconds, strict=True))
+        print(f"{kind.__name__}: {told}; loaded in {loading:.2f} s")
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
