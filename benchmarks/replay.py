@@ -12,6 +12,7 @@ take turns, so that whatever else the machine does hits all alike, and the best 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import os
 import platform
@@ -86,23 +87,31 @@ def best_of(rounds: int, sides: dict[str, Callable[[], None]], clock: Callable[[
 
 # Prioritised replay.
 
+SIZES = ((100_000, 4, 64), (100_000, 4, 256), (1_000_000, 17, 64), (1_000_000, 17, 256))
+
 
 def replay(rounds: int) -> bool:
-    print("\nprioritised replay, sample + update, microseconds of CPU")
-    print(f"{'buffer':>10} {'observation':>12} {'batch':>6} {'operant':>9} {'Tianshou':>9} {'ratio':>6}")
-    good = True
-    for size, width, batch in ((100_000, 4, 64), (100_000, 4, 256), (1_000_000, 17, 64), (1_000_000, 17, 256)):
-        sides = {"operant": ours(size, width, batch), "tianshou": tianshou(size, width, batch)}
-        for run in sides.values():  # numba compiles in the first call
-            run()
-        repeats = 300
-        best = best_of(rounds, {name: repeated(run, repeats) for name, run in sides.items()}, time.process_time)
-        mine, other = (best[name] / repeats * 1e6 for name in ("operant", "tianshou"))
-        ratio = other / mine
-        good &= ratio >= REPLAY_BAR
-        print(f"{size:>10,} {width:>12} {batch:>6} {mine:>9.0f} {other:>9.0f} {ratio:>5.1f}x")
-    print(f"bar: {REPLAY_BAR:.0f}x Tianshou: {'met' if good else 'MISSED'}")
-    return good
+    """Two rows for each size: the two calls alone, and all that a DQN learner does around its networks.
+
+    Tianshou's `sample` gives single steps; its learner then walks to the n-th step, fetches what followed and works
+    out the return. Ours gives that with the sample.
+    """
+    print("\nprioritised replay, microseconds of CPU for each batch")
+    print(f"{'what':<24} {'buffer':>10} {'obs':>4} {'batch':>6} {'operant':>9} {'Tianshou':>9} {'ratio':>6}")
+    worst = {}
+    for size, width, batch in SIZES:
+        for n_step, what in ((0, "sample, update"), (1, "with targets, 1 step"), (3, "with targets, 3 steps")):
+            sides = {"operant": ours(size, width, batch, n_step), "tianshou": tianshou(size, width, batch, n_step)}
+            for run in sides.values():  # numba compiles in the first call
+                run()
+            repeats = 200
+            best = best_of(rounds, {name: repeated(run, repeats) for name, run in sides.items()}, time.process_time)
+            mine, other = (best[name] / repeats * 1e6 for name in ("operant", "tianshou"))
+            worst[what] = min(worst.get(what, 1e9), other / mine)
+            print(f"{what:<24} {size:>10,} {width:>4} {batch:>6} {mine:>9.0f} {other:>9.0f} {other / mine:>5.1f}x")
+    for what, ratio in worst.items():
+        print(f"{what}: at least {ratio:.1f}x Tianshou; the bar is {REPLAY_BAR:.0f}x")
+    return min(worst.values()) >= REPLAY_BAR
 
 
 def repeated(run: Callable[[], None], count: int) -> Callable[[], None]:
@@ -113,7 +122,8 @@ def repeated(run: Callable[[], None], count: int) -> Callable[[], None]:
     return many
 
 
-def ours(size: int, width: int, batch: int) -> Callable[[], None]:
+@functools.cache
+def our_buffer(size: int, width: int) -> Any:
     import numpy as np
 
     from operant.data import PrioritizedReplayBuffer
@@ -128,23 +138,39 @@ def ours(size: int, width: int, batch: int) -> Callable[[], None]:
         ended = np.full(num_envs, i % 200 == 199)
         buffer.add(obs, action, reward, ended, np.zeros(num_envs, np.bool_), following)
         obs = following
-    priority = rng.random(batch)
+    return buffer
+
+
+def ours(size: int, width: int, batch: int, n_step: int) -> Callable[[], None]:
+    import numpy as np
+    import torch
+
+    buffer, rng = our_buffer(size, width), np.random.default_rng(0)
+    priority, value = rng.random(batch), torch.zeros(batch)
 
     def run() -> None:
+        buffer.n_step = 1
         drawn = buffer.sample(batch, rng)
         buffer.update_priorities(drawn["index"], priority, drawn["generation"])
 
-    return run
+    def run_with_targets() -> None:
+        buffer.n_step = n_step
+        drawn = buffer.sample(batch, rng)
+        torch.from_numpy(drawn["reward"]) + torch.from_numpy(drawn["discount"]) * value
+        buffer.update_priorities(drawn["index"], priority, drawn["generation"])
+
+    return run_with_targets if n_step else run
 
 
-def tianshou(size: int, width: int, batch: int) -> Callable[[], None]:
+@functools.cache
+def tianshou_buffer(size: int, width: int) -> Any:
     import numpy as np
     from tianshou.data import Batch, PrioritizedReplayBuffer
 
     buffer = PrioritizedReplayBuffer(size, alpha=0.6, beta=0.4)
     rng = np.random.default_rng(0)
     first = rng.random(width, np.float32)
-    # Its `add` takes one step at a time (about 100 us); a buffer full of the same data is put together directly.
+    # Its `add` takes one step at a time; a buffer full of such data is put together directly.
     buffer.add(Batch(obs=first, act=0, rew=1.0, terminated=False, truncated=False, obs_next=first, info={}))
     buffer._meta.obs[:] = rng.random((size, width), np.float32)
     buffer._meta.obs_next[:] = rng.random((size, width), np.float32)
@@ -152,13 +178,31 @@ def tianshou(size: int, width: int, batch: int) -> Callable[[], None]:
     buffer._meta.done[199::200] = buffer._meta.terminated[199::200] = True
     buffer._size = size
     buffer.weight[np.arange(size)] = 1.0
-    priority = rng.random(batch)
+    return buffer
+
+
+def tianshou(size: int, width: int, batch: int, n_step: int) -> Callable[[], None]:
+    import numpy as np
+    import torch
+    from tianshou.algorithm.algorithm_base import Algorithm
+
+    buffer = tianshou_buffer(size, width)
+    priority, value = np.random.default_rng(0).random(batch), torch.zeros(batch)
 
     def run() -> None:
         _, index = buffer.sample(batch)
         buffer.update_weight(index, priority)
 
-    return run
+    def target(buffer: Any, index: Any) -> Any:
+        buffer[index].obs_next  # noqa: B018 - as its DQN does, to give it to the network
+        return value
+
+    def run_with_targets() -> None:
+        drawn, index = buffer.sample(batch)
+        Algorithm.compute_nstep_return(drawn, buffer, index, target, gamma=0.99, n_step=n_step)
+        buffer.update_weight(index, priority)
+
+    return run_with_targets if n_step else run
 
 
 # Environments.
@@ -268,28 +312,15 @@ def workers(rounds: int) -> bool:
 
 def checkpoint(rounds: int) -> bool:
     """A buffer of a million steps, saved every 50,000 steps: what each checkpoint writes, and how long it takes."""
-    import numpy as np
-
     from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 
     print("\ncheckpoints of 1,000,000 transitions with 17 numbers each, one every 50,000 steps")
     for kind in (ReplayBuffer, PrioritizedReplayBuffer):
-        num_envs, width = 8, 17
-        buffer = kind(1_000_000, num_envs)
-        obs, action = np.zeros((num_envs, width), np.float32), np.zeros((num_envs, 6), np.float32)
-        reward, nothing = np.ones(num_envs), np.zeros(num_envs, np.bool_)
-
-        def collect(steps: int, buffer: Any = buffer, fields: Any = (action, reward, nothing, nothing)) -> None:
-            nonlocal obs
-            for _ in range(steps // num_envs):
-                following = obs + 1
-                buffer.add(obs, *fields, following)
-                obs = following
-
+        buffer = kind(1_000_000, 8)
         with tempfile.TemporaryDirectory(prefix="operant-benchmark-") as name:
             folder = Path(name)
             sizes, seconds = [], []
-            collect(1_000_000)
+            collect(buffer, 1_000_000)
             for _ in range(4):
                 before = {path.name for path in folder.iterdir()}
                 start = time.perf_counter()
@@ -297,13 +328,25 @@ def checkpoint(rounds: int) -> bool:
                 seconds.append(time.perf_counter() - start)
                 new = [path for path in folder.iterdir() if path.name not in before]
                 sizes.append(sum(path.stat().st_size for path in new) / 1e6)
-                collect(50_000)
+                collect(buffer, 50_000)
             start = time.perf_counter()
-            kind(1_000_000, num_envs).load(folder, manifest)
+            kind(1_000_000, 8).load(folder, manifest)
             loading = time.perf_counter() - start
         told = ", ".join(f"{size:.0f} MB in {second:.2f} s" for size, second in zip(sizes, seconds, strict=True))
         print(f"{kind.__name__}: {told}; loaded in {loading:.2f} s")
     return True
+
+
+def collect(buffer: Any, steps: int) -> None:
+    import numpy as np
+
+    count = buffer.num_envs
+    obs, action = np.zeros((count, 17), np.float32), np.zeros((count, 6), np.float32)
+    reward, nothing = np.ones(count), np.zeros(count, np.bool_)
+    for _ in range(steps // count):
+        following = obs + 1
+        buffer.add(obs, action, reward, nothing, nothing, following)
+        obs = following
 
 
 if __name__ == "__main__":

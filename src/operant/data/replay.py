@@ -208,17 +208,16 @@ class ReplayBuffer:
         ``discount``: what the value of ``next_obs`` counts; ``terminated, truncated``: how the last step ended;
         ``index, generation``: for ``update_priorities``. At the newest steps fewer than n may be there yet.
         """
-        steps = self._steps.take(slot)
         if self.n_step == 1:
-            last, ends, reward = slot, steps, steps["reward"]
-            discount = np.full(slot.size, self.gamma, np.float32)
+            steps = ends = self._steps.take(slot)
+            last, reward, discount = slot, steps["reward"], np.full(slot.size, self.gamma, np.float32)
         else:
-            last, reward, discount = self._n_steps(slot)
-            ends = self._steps.take(last)
+            steps, ends, last, reward, discount = self._n_steps(slot)
         discount[ends["terminated"]] = 0.0
         batch = {"obs": self._obs(slot)}
-        for name in self._structure.keys() - _OF_THE_END:
-            batch[name] = self._of_records(name, steps)
+        for name in self._structure:
+            if name not in _OF_THE_END:
+                batch[name] = self._of_records(name, steps)
         batch["reward"] = np.ascontiguousarray(reward, np.float32)
         batch["next_obs"] = self._next_obs(last, ends["final_at"])
         batch["discount"] = discount
@@ -228,21 +227,19 @@ class ReplayBuffer:
         batch["generation"] = np.ascontiguousarray(steps["generation"])
         return batch
 
-    def _n_steps(self, slot: Array) -> tuple[Array, Array, Array]:
-        """The last slot of each n-step transition, its discounted reward, and gamma to the number of its steps."""
-        last, rewards = slot, self._arrays["reward"]
-        reward = rewards[slot].astype(np.float64)
-        discount = np.full(slot.size, self.gamma)
-        goes_on = np.ones(slot.size, np.bool_)
-        pending = self._slots(self._written)  # nothing was done there yet
-        for _ in range(self.n_step - 1):
-            following = self._after(last)
-            goes_on &= self._final_at[last] < 0
-            goes_on &= (following < pending.start) | (following >= pending.stop)
-            last = np.where(goes_on, following, last)
-            reward += np.where(goes_on, discount * rewards[last], 0.0)
-            discount = np.where(goes_on, discount * self.gamma, discount)
-        return last, reward, discount.astype(np.float32)
+    def _n_steps(self, slot: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """First and last step of each n-step transition, slot of the last, discounted reward, gamma^(steps taken)."""
+        ahead = np.arange(self.n_step)[:, None]
+        rows = self._steps.take(slot + ahead * self.num_envs, mode="wrap")  # [n, B]
+        generation = rows["generation"]
+        follows = generation[1:] == generation[0] + ahead[1:]  # not so after the newest step
+        follows &= rows["final_at"][:-1] < 0
+        taken = np.logical_and.accumulate(follows, axis=0)
+        further = taken.sum(axis=0)
+        powers = self.gamma ** np.arange(self.n_step + 1)
+        reward = rows["reward"][0] + (rows["reward"][1:] * taken * powers[1:-1, None]).sum(axis=0)
+        ends = rows[further, np.arange(slot.size)]
+        return rows[0], ends, slot + further * self.num_envs, reward, powers[1 + further].astype(np.float32)
 
     def _obs(self, slot: Array) -> Tree:
         leaves = {path: self._arrays[path].take(slot, axis=0) for path in self._obs_paths}
@@ -250,7 +247,7 @@ class ReplayBuffer:
 
     def _next_obs(self, slot: Array, final_at: Array) -> Tree:
         following = slot + self.num_envs
-        ended = np.flatnonzero(final_at >= 0)
+        (ended,) = (final_at >= 0).nonzero()
         leaves = {}
         for path in self._obs_paths:
             leaves[path] = self._arrays[path].take(following, axis=0, mode="wrap")
@@ -295,9 +292,9 @@ class ReplayBuffer:
         # What is masked out is some valid step, so that no garbage reaches a model.
         flat = np.where(mask, slots, slot).reshape(-1)
         steps = self._steps.take(flat)
-        batch = {name: self._of_records(name, steps) for name in self._structure if name != "obs"}
-        batch |= {"obs": self._obs(flat), "next_obs": self._next_obs(flat, steps["final_at"])}
-        batch = tree_map(lambda leaf: leaf.reshape(total, -1, *leaf.shape[1:]), batch)
+        whole = {name: self._of_records(name, steps) for name in self._structure if name != "obs"}
+        whole |= {"obs": self._obs(flat), "next_obs": self._next_obs(flat, steps["final_at"])}
+        batch: dict[str, Tree] = tree_map(lambda leaf: leaf.reshape(total, -1, *leaf.shape[1:]), whole)
         batch["discount"] = np.where(batch["terminated"], 0.0, self.gamma).astype(np.float32)
         first = mask.copy()
         first[1:] &= ~mask[:-1]
