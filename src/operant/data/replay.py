@@ -237,9 +237,10 @@ class ReplayBuffer:
         taken = np.logical_and.accumulate(follows, axis=0)
         further = taken.sum(axis=0)
         powers = self.gamma ** np.arange(self.n_step + 1)
-        reward = rows["reward"][0] + (rows["reward"][1:] * taken * powers[1:-1, None]).sum(axis=0)
-        ends = rows[further, np.arange(slot.size)]
-        return rows[0], ends, slot + further * self.num_envs, reward, powers[1 + further].astype(np.float32)
+        reward = rows["reward"][0] + np.einsum("kb,kb,k->b", rows["reward"][1:], taken, powers[1:-1])
+        last = slot + further * self.num_envs
+        ends = self._steps.take(last, mode="wrap")
+        return rows[0], ends, last, reward, powers[1 + further].astype(np.float32)
 
     def _obs(self, slot: Array) -> Tree:
         leaves = {path: self._arrays[path].take(slot, axis=0) for path in self._obs_paths}
