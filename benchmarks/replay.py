@@ -61,8 +61,13 @@ def run_among_peers() -> int:
         if uv is None:
             print("uv is not installed, so the peers cannot be", file=sys.stderr)
             return 2
-        subprocess.run([uv, "--quiet", "venv", "--clear", "--python", sys.executable, str(VENV)], check=True)
-        subprocess.run([uv, "--quiet", "pip", "install", "--python", str(python), "-r", str(PINS)], check=True)
+        wheels = os.environ.get("PIP_FIND_LINKS")  # uv does not read pip's settings
+        source = {"UV_FIND_LINKS": wheels} if wheels else {"UV_TORCH_BACKEND": "cpu"}
+        for words in (
+            ["venv", "--clear", "--python", sys.executable, str(VENV)],
+            ["pip", "install", "--python", str(python), "-r", str(PINS)],
+        ):
+            subprocess.run([uv, "--quiet", *words], check=True, env={**source, **os.environ})
         stamp.write_text(wanted)
     one_thread = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
     environment = {

@@ -76,11 +76,11 @@ def test_kill_while_saving(kills: int, tmp_path: Path) -> None:
 def test_a_million_steps_go_through(tmp_path: Path) -> None:
     """Many times around the ring, with checkpoints: what is drawn is always what was added."""
     buffer, rng = PrioritizedReplayBuffer(100_000, 16, n_step=3, gamma=0.5), np.random.default_rng(0)
-    envs = np.arange(16)
+    envs, right = np.arange(16), np.array([1, 0], np.float32)
     for row in range(62_500):
         obs = np.stack([np.full(16, row), envs], axis=1).astype(np.float32)
         ended = (row + envs) % 11 == 10
-        buffer.add(obs, envs, np.ones(16), ended & (envs % 2 == 0), ended & (envs % 2 == 1), obs + [1, 0])
+        buffer.add(obs, envs, np.ones(16), ended & (envs % 2 == 0), ended & (envs % 2 == 1), obs + right)
         if row % 50 == 0:
             batch = buffer.sample(256, rng)
             start, env = batch["obs"][:, 0].astype(int), batch["action"]
