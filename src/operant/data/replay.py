@@ -22,6 +22,7 @@ from operant.errors import UsageError, nearest
 
 __all__ = ["ReplayBuffer"]
 
+_MADE_HERE = {"next_obs", "discount", "index", "generation", "final_at", "weight", "mask", "first"}
 _OF_THE_END = {"obs", "reward", "terminated", "truncated"}  # fields of a batch that are not those of its first step
 
 
@@ -80,6 +81,7 @@ class ReplayBuffer:
 
         ``next_obs`` is what truly followed the action (``step.next_obs``), also at the end of an episode.
         """
+        terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         fields = {"obs": obs, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
         leaves = tree_flatten(fields | extras)
         following = tree_flatten(next_obs, "obs")
@@ -93,13 +95,12 @@ class ReplayBuffer:
         for path, leaf in leaves.items():
             self._arrays[path][row] = leaf
         self._steps["generation"][row] = self._written
-        self._final_at[row] = -1
         if self._written + 1 >= self._ring:  # that row held the oldest step, which is not to be drawn any more
             self._forget_finals(pending)
         for path in self._obs_paths:
             self._arrays[path][pending] = following[path]
         self._written += 1
-        ended = np.flatnonzero(np.logical_or(terminated, truncated))
+        ended = np.flatnonzero(terminated | truncated)
         if ended.size:
             self._keep_finals(row.start + ended, pending.start + ended)
 
@@ -108,6 +109,9 @@ class ReplayBuffer:
         return slice(first, first + self.num_envs)
 
     def _allocate(self, fields: dict[str, Tree]) -> None:
+        taken = sorted(_MADE_HERE & fields.keys())
+        if taken:
+            raise UsageError(f"a step must not have the fields {taken}; batches have others of these names")
         self._allocate_spec(tree_spec(fields), {name: tree_structure(field, name) for name, field in fields.items()})
 
     def _allocate_spec(self, spec: Any, structure: dict[str, Any]) -> None:
@@ -361,7 +365,7 @@ class ReplayBuffer:
         slots = self._row_slots(first, end)
         for path, array in self._arrays.items():
             array[slots[skip:]] = arrays[f"step:{path}"][skip:]
-        self._steps["generation"][slots] = np.repeat(np.arange(first, end), self.num_envs)
+        self._steps["generation"][slots[skip:]] = np.repeat(np.arange(first, end), self.num_envs)[skip:]
         kept = np.flatnonzero(arrays["ended"] >= skip)
         if kept.size:
             finals = {path: arrays[f"final:{path}"][kept] for path in self._obs_paths}
