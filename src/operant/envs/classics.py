@@ -93,6 +93,7 @@ class Acrobot(NumpyVectorEnv):
         self.single_observation_space = spaces.Box(-high, high, dtype=np.float32)
         self.single_action_space = spaces.Discrete(3)
         self._torques = np.array([-1.0, 0.0, 1.0])
+        self._speed_limits = np.array(self._MAX_SPEEDS)[:, None]
         self.state = np.zeros((4, num_envs))
 
     def draw(self, generator: np.random.Generator, count: int) -> Array:
@@ -108,10 +109,9 @@ class Acrobot(NumpyVectorEnv):
         k2 = _acrobot_rates(start + dt / 2.0 * k1, torque)
         k3 = _acrobot_rates(start + dt / 2.0 * k2, torque)
         k4 = _acrobot_rates(start + dt * k3, torque)
-        state = start + dt / 6.0 * (k1 + 2 * k2 + 2 * k3 + k4)
+        state = start + dt / 6.0 * (k1 + _TWO * k2 + _TWO * k3 + k4)
         _wrap_angles(state[:2])
-        for speed, limit in zip(state[2:], self._MAX_SPEEDS, strict=True):
-            np.clip(speed, -limit, limit, out=speed)
+        np.clip(state[2:], -self._speed_limits, self._speed_limits, out=state[2:])
         self.state = state
         terminated = -np.cos(state[0]) - np.cos(state[1] + state[0]) > 1.0
         return np.where(terminated, 0.0, -1.0), terminated
@@ -133,25 +133,34 @@ class Acrobot(NumpyVectorEnv):
         return drawing.acrobot(float(self.state[0, index]), float(self.state[1, index]))
 
 
+_QUARTER, _HALF, _ONE, _FIVE_QUARTERS, _TWO = (np.array(number) for number in (0.25, 0.5, 1.0, 1.25, 2.0))
+_WEIGHT_1, _WEIGHT_2 = np.array((0.5 + 1.0) * 9.8), np.array(0.5 * 9.8)
+_RIGHT_ANGLE = np.array(np.pi / 2)
+
+
 def _acrobot_rates(state: Array, torque: Array) -> Array:
-    """Time derivative of (angle 1, angle 2, speed 1, speed 2), with masses, lengths and moments of 1, gravity 9.8."""
+    """Time derivative of (angle 1, angle 2, speed 1, speed 2).
+
+    Masses, lengths and moments of inertia are 1, centres of mass half way along the links, gravity is 9.8.
+    """
     angle1, angle2, speed1, speed2 = state
-    half, gravity = 0.5, 9.8  # centres of mass are half way along links of length 1
     cosine, sine = np.cos(angle2), np.sin(angle2)
-    d1 = half**2 + (1.0 + half**2 + 2 * half * cosine) + 1.0 + 1.0
-    d2 = (half**2 + half * cosine) + 1.0
-    phi2 = half * gravity * np.cos(angle1 + angle2 - np.pi / 2.0)
+    d1 = _QUARTER + (_FIVE_QUARTERS + cosine) + _ONE + _ONE
+    d2 = (_QUARTER + _HALF * cosine) + _ONE
+    phi2 = _WEIGHT_2 * np.cos(angle1 + angle2 - _RIGHT_ANGLE)
     phi1 = (
-        -half * np.float_power(speed2, 2.0) * sine
-        - 2 * half * speed2 * speed1 * sine
-        + (half + 1.0) * gravity * np.cos(angle1 - np.pi / 2)
+        -_HALF * np.float_power(speed2, _TWO) * sine
+        - speed2 * speed1 * sine
+        + _WEIGHT_1 * np.cos(angle1 - _RIGHT_ANGLE)
         + phi2
     )
-    turn2 = (torque + d2 / d1 * phi1 - half * np.float_power(speed1, 2.0) * sine - phi2) / (
-        half**2 + 1.0 - np.float_power(d2, 2.0) / d1
+    rates = np.empty_like(state)
+    rates[:2] = state[2:]
+    rates[3] = (torque + d2 / d1 * phi1 - _HALF * np.float_power(speed1, _TWO) * sine - phi2) / (
+        _FIVE_QUARTERS - np.float_power(d2, _TWO) / d1
     )
-    turn1 = -(d2 * turn2 + phi1) / d1
-    return np.stack((speed1, speed2, turn1, turn2))
+    rates[2] = -(d2 * rates[3] + phi1) / d1
+    return rates
 
 
 def _wrap_angles(angles: Array) -> None:

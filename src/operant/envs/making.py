@@ -43,8 +43,8 @@ def make_env(
 
     The classic control tasks run vectorised in numpy unless ``vectorized`` is false or ``wrappers`` (callables, or
     their importable names) are to be put around each environment. Others are stepped one after the other in this
-    process, or with ``workers=W`` spread over W processes: worth it where one step of one environment takes longer
-    than about 100 microseconds (``docs/environments.md`` has the measurements).
+    process, or with ``workers=W`` spread over W processes: worth it where cores are free and one step of one
+    environment takes longer than about 50 microseconds (``docs/environments.md`` has the measurements).
     """
     if num_envs < 1:
         raise UsageError(f"num_envs is {num_envs}; at least one environment is needed")
