@@ -304,9 +304,7 @@ class Task:
         """No longer call `fn`, or any listener of the event."""
         self._events.off(event, fn)
 
-    def emit(
-        self, event: str, *args: Any, only_remote: bool = False, only_local: bool = False, **kwargs: Any
-    ) -> None:
+    def emit(self, event: str, *args: Any, only_remote: bool = False, only_local: bool = False, **kwargs: Any) -> None:
         """Tell the listeners here (at once, in this thread) and those of the peers."""
         if only_remote and only_local:
             raise ValueError("an event that is only_remote and only_local reaches nobody; choose one")
@@ -357,9 +355,7 @@ class Task:
         """Send only these values of ctx to the peers; without it everything goes that can be sent."""
         self._shared = (self._shared or set()) | set(names)
 
-    def queue(
-        self, name: str, maxsize: int = 64, mode: QueueMode = "block", *, host: int | None = None
-    ) -> TaskQueue:
+    def queue(self, name: str, maxsize: int = 64, mode: QueueMode = "block", *, host: int | None = None) -> TaskQueue:
         """A bounded queue between workers; a full one blocks or drops its oldest item, and counts it."""
         return self.router.queue(name, QueueSettings(maxsize, mode, host))
 
@@ -371,9 +367,7 @@ class Task:
         """Let other workers run this function by `call`."""
         self.router.expose(name, fn)
 
-    def call(
-        self, peer: int | str, name: str, *args: Any, timeout: float | None = None, **kwargs: Any
-    ) -> Any:
+    def call(self, peer: int | str, name: str, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Run a function that another worker exposes, and return what it returns."""
         return self.router.call(peer, name, args, kwargs, timeout)
 
@@ -439,9 +433,7 @@ class Task:
     def _start_all(self, runner: AsyncForward, ctx: Context) -> None:
         futures: list[Future[Outcome]] = []
         for stage in self._stages:
-            futures.append(
-                runner.start(stage.name, stage.run, ctx, [futures[index] for index in stage.after])
-            )
+            futures.append(runner.start(stage.name, stage.run, ctx, [futures[index] for index in stage.after]))
 
     def _finish_set_here(self) -> None:
         if not self._finish_raised:
@@ -469,17 +461,13 @@ class Task:
             unique = f"{name} #{number}"
         return unique
 
-    def _find_stages(
-        self, after: Middleware | str | Sequence[Middleware | str] | None, name: str
-    ) -> tuple[int, ...]:
+    def _find_stages(self, after: Middleware | str | Sequence[Middleware | str] | None, name: str) -> tuple[int, ...]:
         if after is None:
             return ()
         wanted = after if isinstance(after, (list, tuple)) else [after]
         found: list[int] = []
         for one in wanted:
-            matches = [
-                i for i, stage in enumerate(self._stages) if one is stage.original or one == stage.name
-            ]
+            matches = [i for i, stage in enumerate(self._stages) if one is stage.original or one == stage.name]
             if not matches and not any(one is fn or one == middleware_name(fn) for fn in self._filtered_out):
                 known = ", ".join(stage.name for stage in self._stages) or "none"
                 raise ValueError(f"{name!r} comes after {one!r}, which is not in use yet (in use: {known})")

@@ -43,9 +43,7 @@ class Waiting(Protocol):
     finish_raised: bool
     changed: threading.Condition
 
-    def wait_until(
-        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
-    ) -> bool: ...
+    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool: ...
     def notify(self) -> None: ...
 
 
@@ -152,9 +150,7 @@ class HostedQueue:
 class LocalQueue:
     """A queue as the process that hosts it uses it."""
 
-    def __init__(
-        self, name: str, settings: QueueSettings, router: Waiting, hosted: HostedQueue | None = None
-    ) -> None:
+    def __init__(self, name: str, settings: QueueSettings, router: Waiting, hosted: HostedQueue | None = None) -> None:
         self.name = name
         self.settings = settings
         self._router = router

@@ -184,9 +184,7 @@ class Router(Standalone):
         self._send_to_others(Parcel.pack(Kind.FINISH, ordinal), source)
 
     # -- waiting -----------------------------------------------------------------------------------
-    def wait_until(
-        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
-    ) -> bool:
+    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool:
         if not (self.spec.lockstep and self.supervisor.turn.mine()):
             self._events.open(self._ordinal)
             self.n_waiting += 1
@@ -298,9 +296,7 @@ class Router(Standalone):
             matches = [node for node, labels in self.peers.items() if fnmatch.filter(labels, peer)]
         if len(matches) != 1:
             known = ", ".join(sorted(f"node.{node}" for node in self._peers)) or "none"
-            raise FrameworkError(
-                f"a call goes to one linked worker; {peer!r} matches {len(matches)} (linked: {known})"
-            )
+            raise FrameworkError(f"a call goes to one linked worker; {peer!r} matches {len(matches)} (linked: {known})")
         return self._peers[matches[0]]
 
     @property
@@ -425,9 +421,7 @@ class Router(Standalone):
         fn = self._exposed.get(name)
         if fn is None:
             known = ", ".join(sorted(self._exposed)) or "nothing"
-            self._answer(
-                link, number, False, f"node.{self.node_id} does not expose {name!r}; it exposes {known}"
-            )
+            self._answer(link, number, False, f"node.{self.node_id} does not expose {name!r}; it exposes {known}")
             return
         try:
             self._answer(link, number, True, fn(*args, **kwargs))
