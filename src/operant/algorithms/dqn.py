@@ -52,6 +52,7 @@ class DQNSettings:
     exploration_start: float = setting(1.0, "share of random actions at the start")
     exploration_end: float = setting(0.05, "share of random actions in the end")
     exploration_fraction: float = setting(0.1, "part of the training over which that share falls")
+    exploration_steps: int = setting(0, "if above 0: the environment steps over which it falls, instead of that part")
     exploration_decay: float = setting(0.0, "if above 0: it falls as exp(−steps/decay) instead of a line")
     loss: str = setting("huber", "huber or squared")
     max_gradient_norm: float = setting(10.0, "limit of the norm of the gradient")
@@ -94,8 +95,9 @@ def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss
 class DQN:
     """Learns action values from replayed transitions; acts ε-greedily.
 
-    A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs``, ``terminated`` [B], and maybe ``discount``
-    [B] (γ to the number of rewards summed), ``weight`` [B] and ``next_mask`` [B, A].
+    A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs`` [B] and either ``discount`` [B] (what the
+    value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination) or ``terminated`` [B];
+    maybe with ``weight`` [B] and ``next_mask`` [B, A].
     """
 
     def __init__(
@@ -148,7 +150,10 @@ class DQN:
             return s.exploration_end + (s.exploration_start - s.exploration_end) * math.exp(
                 -self.steps / s.exploration_decay
             )
-        done = 1.0 if s.exploration_fraction <= 0 else min(1.0, self.progress / s.exploration_fraction)
+        if s.exploration_steps > 0:
+            done = min(1.0, self.steps / s.exploration_steps)
+        else:
+            done = 1.0 if s.exploration_fraction <= 0 else min(1.0, self.progress / s.exploration_fraction)
         return s.exploration_start + done * (s.exploration_end - s.exploration_start)
 
     @property
@@ -218,8 +223,8 @@ class DQN:
             following = (next_q if mask is None else np.where(mask, next_q, -np.inf)).max(axis=1)
         discount = batch.get("discount")
         if discount is None:
-            discount = np.float32(self.settings.gamma)
-        target = batch["reward"] + discount * following * (1.0 - batch["terminated"])
+            discount = np.float32(self.settings.gamma) * (1.0 - batch["terminated"])
+        target = batch["reward"] + discount * following
         return np.asarray(target, following.dtype)
 
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:

@@ -32,7 +32,7 @@ class Categorical:
 
     def noise(self, rng: np.random.Generator, steps: int, rows: int) -> Array:
         """What makes an argmax over logits a sample (Gumbel's trick): −log of exponential numbers."""
-        noise = rng.standard_exponential((steps, rows, sum(self._sizes)), dtype=np.float32)
+        noise: Array = rng.standard_exponential((steps, rows, sum(self._sizes)), dtype=np.float32)
         np.log(noise, out=noise)
         np.negative(noise, out=noise)
         return noise
