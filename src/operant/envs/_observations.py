@@ -23,7 +23,7 @@ def empty(space: spaces.Space[Any], num_envs: int) -> Tree:
     if space.shape is None or space.dtype is None:
         raise UsageError(
             f"observations of the space {space} have no fixed shape; "
-            "wrap the environment so that it gives a Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of those"
+            "wrap the environment to give a Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them"
         )
     return np.zeros((num_envs, *space.shape), space.dtype)
 

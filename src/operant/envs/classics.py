@@ -64,9 +64,10 @@ class CartPole(NumpyVectorEnv):
         x_speed += self._TAU * x_push
         angle += self._TAU * angle_speed
         angle_speed += self._TAU * angle_push
-        terminated = (np.abs(self.state[::2]) > self._limits).any(axis=0)
-        reward = -terminated.astype(np.float64) if self._sutton_barto_reward else np.ones(self.num_envs)
-        return reward, terminated
+        terminated = np.asarray((np.abs(self.state[::2]) > self._limits).any(axis=0))
+        if self._sutton_barto_reward:
+            return -terminated.astype(np.float64), terminated
+        return np.ones(self.num_envs), terminated
 
     def observe(self) -> Array:
         obs = np.empty((self.num_envs, 4), np.float32)

@@ -97,13 +97,13 @@ class GymnasiumVectorAdapter(VectorEnv):
         begun = copy_tree(begun)
         if not _rows_equal(begun, obs, ~done):
             raise UsageError(
-                f"{self.name} ({self.autoreset_mode.value}) ignored the option 'reset_mask' and began all episodes anew; "
+                f"{self.name} ({self.autoreset_mode.value}) took no notice of 'reset_mask' and began every episode anew; "
                 "make it with autoreset_mode=AutoresetMode.SAME_STEP"
             )
         return begun
 
     def render_frame(self, index: int = 0) -> Array:
-        frames = self.env.render()
+        frames: Any = self.env.render()
         if frames is None:
             raise UsageError(f"{self.name} has no picture: make it with render_mode='rgb_array'")
         return np.asarray(frames[index], dtype=np.uint8)
@@ -113,9 +113,7 @@ class GymnasiumVectorAdapter(VectorEnv):
 
     def load_state(self, state: dict[str, Any]) -> Tree:
         if state.get("kind") != "gymnasium_vector" or state.get("num_envs") != self.num_envs:
-            raise UsageError(
-                f"the saved state is not of {self.num_envs} environments of a Gymnasium vector environment"
-            )
+            raise UsageError(f"the saved state is not of a Gymnasium vector environment of {self.num_envs}")
         return self.reset()
 
     def close(self) -> None:

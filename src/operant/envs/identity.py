@@ -67,7 +67,7 @@ class MultiDiscreteIdentity(_Identity):
         super().__init__(num_envs, **kwargs)
         self.choices = np.array(choices)
         self.single_observation_space = spaces.Box(0.0, 1.0, (sum(choices),), np.float32)
-        self.single_action_space = spaces.MultiDiscrete(choices)
+        self.single_action_space = spaces.MultiDiscrete(list(choices))
         self.target = np.zeros((num_envs, len(choices)), np.int64)
 
     def draw(self, generator: np.random.Generator, count: int) -> Array:
@@ -94,7 +94,7 @@ class ContinuousIdentity(_Identity):
         return generator.uniform(-1.0, 1.0, size=(count, self.target.shape[1]))
 
     def judge(self, actions: Array) -> Array:
-        return -np.square(actions - self.target).sum(axis=1)
+        return np.asarray(-np.square(actions - self.target).sum(axis=1))
 
     def observe(self) -> Tree:
         return self.target.astype(np.float32)

@@ -145,7 +145,7 @@ class InProcessVectorEnv(VectorEnv):
 
     def close(self) -> None:
         for env in self.envs:
-            env.close()
+            env.close()  # type: ignore[no-untyped-call]
 
 
 def _as_saved(tree: Tree) -> Any:

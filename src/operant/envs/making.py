@@ -63,9 +63,9 @@ def make_env(
         return _as_ours(target, num_envs, seed)
     make_one, name = _maker(target)
     if isinstance(make_one, type) and issubclass(make_one, VectorEnv):
-        env = _call(make_one, name, {"num_envs": num_envs, "seed": seed, **kwargs})
-        env.name = env.name or name
-        return env
+        made: VectorEnv = _call(make_one, name, {"num_envs": num_envs, "seed": seed, **kwargs})
+        made.name = made.name or name
+        return made
     first = _call(make_one, name, kwargs)
     if isinstance(first, VectorEnv | GymnasiumVectorEnv):
         return _as_ours(first, num_envs, seed)

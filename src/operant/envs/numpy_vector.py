@@ -90,7 +90,7 @@ class NumpyVectorEnv(VectorEnv):
         actions = np.asarray(actions)
         if actions.shape[:1] != (self.num_envs,):
             raise UsageError(
-                f"{self.name or type(self).__name__} has {self.num_envs} environments; actions have shape {actions.shape}"
+                f"{self.name or type(self).__name__} has {self.num_envs} environments; actions are {actions.shape}"
             )
         reward, terminated = self.advance(actions)
         self._statistics.add(reward)

@@ -186,7 +186,8 @@ def _decode(saved: Any) -> Any:
     if kind == "moments":
         from gymnasium.wrappers.utils import RunningMeanStd
 
-        moments = RunningMeanStd(shape=saved["mean"].shape, dtype=saved["mean"].dtype)
+        make: Any = RunningMeanStd
+        moments = make(shape=saved["mean"].shape, dtype=saved["mean"].dtype)
         moments.mean, moments.var, moments.count = saved["mean"].copy(), saved["var"].copy(), saved["count"]
         return moments
     if kind == "dict":

@@ -88,7 +88,7 @@ class EpisodeStatistics:
 
 
 class VectorEnv(ABC):
-    """N environments of one kind. ``reset`` once, then ``step`` for ever: see :class:`Step` for what happens at ends."""
+    """N environments of one kind. ``reset`` once, then ``step`` for ever: see :class:`Step` for the ends."""
 
     num_envs: int
     single_observation_space: gymnasium.Space[Any]
@@ -132,5 +132,5 @@ class VectorEnv(ABC):
         Where ``exact`` is false, random numbers go on but the episodes in flight are lost: new ones are begun.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release windows and processes; more than once does no harm."""
