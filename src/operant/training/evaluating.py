@@ -10,7 +10,7 @@ import numpy as np
 from operant.envs.vector import VectorEnv
 from operant.training.normalizing import Normalizer
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "greedy_or_sampled"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def evaluate(
         mask = env.action_mask
         if mask is None:
             mask = algorithm.adapter.mask(obs, None)
-        step = env.step(_action(algorithm, adapted, mask, rng if explore else None))
+        step = env.step(greedy_or_sampled(algorithm, adapted, mask, rng if explore else None))
         obs = step.obs
         ended = step.info.get("episodes")
         if ended is not None:
@@ -72,7 +72,7 @@ def evaluate(
     )
 
 
-def _action(algorithm: Any, adapted: Any, mask: Any, rng: np.random.Generator | None) -> Any:
+def greedy_or_sampled(algorithm: Any, adapted: Any, mask: Any, rng: np.random.Generator | None) -> Any:
     if algorithm.data.kind == "rollout":
         rows = len(next(iter(adapted.values()))) if isinstance(adapted, dict) else len(adapted)
         noise = None if rng is None else algorithm.head.noise(rng, 1, rows)[0]

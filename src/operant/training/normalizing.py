@@ -27,17 +27,18 @@ class RunningMoments:
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         total = self.count + count
         delta = mean - self.mean
-        self.variance = (
+        self.variance = np.asarray(
             self.variance * self.count + variance * count + np.square(delta) * (self.count * count / total)
         ) / total
-        self.mean = self.mean + delta * (count / total)
+        self.mean = np.asarray(self.mean + delta * (count / total))
         self.count = total
 
     def state_dict(self) -> dict[str, Any]:
-        return {"mean": self.mean.copy(), "variance": self.variance.copy(), "count": self.count}
+        return {"mean": np.array(self.mean), "variance": np.array(self.variance), "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.mean, self.variance, self.count = state["mean"].copy(), state["variance"].copy(), float(state["count"])
+        self.mean, self.variance = np.array(state["mean"]), np.array(state["variance"])
+        self.count = float(state["count"])
 
 
 class Normalizer:

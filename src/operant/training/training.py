@@ -290,12 +290,15 @@ class Training:
     # -- judging -----------------------------------------------------------------------------------------------------
     def evaluation(self, episodes: int) -> Evaluation:
         """Greedy episodes from starts that depend on the seeds alone, so that evaluations compare."""
-        settings = self.config.evaluation
         if self._evaluation_env is None:
-            rows = settings.num_envs or min(32, settings.episodes)
-            self._evaluation_env = self._make_env(rows, self.config.seed + settings.seed)
-        seed = self.config.seed + settings.seed
+            self._evaluation_env = self._make_evaluation_env()
+        seed = self.config.seed + self.config.evaluation.seed
         return evaluate(self.algorithm, self._evaluation_env, episodes, seed, normalizer=self.normalizer)
+
+    def _make_evaluation_env(self) -> Any:
+        settings = self.config.evaluation
+        rows = settings.num_envs or min(32, settings.episodes)
+        return self._make_env(rows, self.config.seed + settings.seed)
 
     def save_weights(self, path: Path, mean_return: float) -> None:
         about = {
@@ -358,6 +361,9 @@ class Training:
             "last": self._last,
             "done": self.done,
         }
+        if self._evaluation_env is not None:
+            # A wrapper may remember one evaluation in the next (running scales do).
+            state["evaluation_env"] = self._evaluation_env.save_state()
         if isinstance(self.collector, TransitionCollector):
             state["replay"] = self.collector.buffer.save_chunks(self.store.replay_folder)
         return state
@@ -372,6 +378,9 @@ class Training:
         self.train_iter = int(state["train_iter"])
         self.metrics = dict(state["metrics"])
         self._last = {key: int(value) for key, value in state["last"].items()}
+        if "evaluation_env" in state:
+            self._evaluation_env = self._make_evaluation_env()
+            self._evaluation_env.load_state(state["evaluation_env"])
         if isinstance(self.collector, TransitionCollector):
             self.collector.buffer.load(self.store.replay_folder, state["replay"])
 
