@@ -247,7 +247,7 @@ class MountainCarContinuous(NumpyVectorEnv):
         return np.stack((position, velocity)), (position >= exact(0.45)) & (velocity >= self._goal_velocity)
 
     def observe(self) -> Array:
-        return np.ascontiguousarray(self.state.T)
+        return np.array(self.state.T, order="C")  # a copy, also of a single row
 
     def draw_frame(self, index: int) -> Array:
         return drawing.mountain_car(float(self.state[0, index]), goal=0.45)

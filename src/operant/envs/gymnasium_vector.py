@@ -97,7 +97,7 @@ class GymnasiumVectorAdapter(VectorEnv):
         begun = copy_tree(begun)
         if not _rows_equal(begun, obs, ~done):
             raise UsageError(
-                f"{self.name} ({self.autoreset_mode.value}) took no notice of 'reset_mask' and began every episode anew; "
+                f"{self.name} ({self.autoreset_mode.value}) ignored 'reset_mask' and began every episode anew; "
                 "make it with autoreset_mode=AutoresetMode.SAME_STEP"
             )
         return begun
