@@ -115,7 +115,9 @@ class A2C(OnPolicy):
             log_prob, entropy, value = (part.detach().numpy() for part in (log_prob_t, entropy_t, value_t))
         else:
             output = self.head.mask(self._actor.forward(data.obs), data.mask)
-            log_prob, entropy, kept = self.head.evaluate(output, data.action, self._log_std)
+            log_prob, entropy, kept = self.head.evaluate(
+                output, data.action, self._log_std, self.measure or settings.entropy_weight != 0.0
+            )
             value = self._critic.forward(data.obs)[:, 0]
             log_prob_slope, value_slope = a2c_slopes(
                 value, advantage=data.advantage, target=data.target, value_weight=settings.value_weight

@@ -44,12 +44,15 @@ class Categorical:
         """The most likely action, or with noise a sample."""
         scores = logits if noise is None else logits + noise
         if self._single:
-            return scores.argmax(axis=1)
+            best: Array = scores.argmax(axis=1)
+            return best
         return np.stack([scores[:, part].argmax(axis=1) for part in self._parts], axis=1)
 
     # -- closed form -------------------------------------------------------------------------------------------------
-    def evaluate(self, logits: Array, actions: Array, _log_std: Array | None) -> tuple[Array, Array, Any]:
-        """Log-probability and entropy of each row, and what `gradient` needs."""
+    def evaluate(
+        self, logits: Array, actions: Array, _log_std: Array | None, with_entropy: bool = True
+    ) -> tuple[Array, Array, Any]:
+        """Log-probability and (if asked for) entropy of each row, and what `gradient` needs."""
         columns = np.ascontiguousarray(logits.T)
         rows = np.arange(columns.shape[1])
         chosen = actions[None] if self._single else actions.T
@@ -62,7 +65,7 @@ class Categorical:
             total = exponents.sum(axis=0)
             probabilities = exponents / total
             logs = shifted - np.log(total)
-            part_entropy = -(probabilities * logs).sum(axis=0)
+            part_entropy = -(probabilities * logs).sum(axis=0) if with_entropy else 0.0
             log_prob = log_prob + logs[choice, rows]
             entropy = entropy + part_entropy
             kept.append((probabilities, logs, part_entropy, choice, rows))
@@ -121,7 +124,9 @@ class Gaussian:
         return np.clip(action, self._low, self._high).reshape(len(action), *self._shape)
 
     # -- closed form -------------------------------------------------------------------------------------------------
-    def evaluate(self, means: Array, actions: Array, log_std: Array | None) -> tuple[Array, Array, Any]:
+    def evaluate(
+        self, means: Array, actions: Array, log_std: Array | None, with_entropy: bool = True
+    ) -> tuple[Array, Array, Any]:
         assert log_std is not None
         inverse = np.exp(-log_std)
         scaled = (actions - means) * inverse

@@ -166,7 +166,9 @@ class OnPolicy:
         mask = None if mask is None else mask.reshape(steps * rows, -1)
         log_prob = value
         if with_log_prob:
-            log_prob, _, _ = self.head.evaluate(self.head.mask(self.policy_output(obs), mask), action, self._log_std)
+            log_prob, _, _ = self.head.evaluate(
+                self.head.mask(self.policy_output(obs), mask), action, self._log_std, False
+            )
         return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value)
 
     def apply_gradient(self, limit: float, rate: float) -> float:

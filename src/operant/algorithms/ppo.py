@@ -82,7 +82,9 @@ def ppo_slopes(
     ratio = np.exp(log_prob - old_log_prob)
     weighted = ratio * advantage
     # The clipped product is smaller exactly where it differs from the plain one in this direction.
-    active = weighted <= np.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage
+    kind = ratio.dtype.type
+    clipped = np.minimum(np.maximum(ratio, kind(1.0 - clip)), kind(1.0 + clip))  # np.clip costs three times as much
+    active = weighted <= clipped * advantage
     weighted *= active
     weighted *= weighted.dtype.type(-1.0 / count)
     value_slope = value - target
@@ -181,7 +183,8 @@ class PPO(OnPolicy):
             log_prob, entropy, value, ratio = self._torch_gradient(part, clip)
         else:
             output = self.head.mask(self._actor.forward(part.obs), part.mask)
-            log_prob, entropy, kept = self.head.evaluate(output, part.action, self._log_std)
+            with_entropy = measure or settings.entropy_weight != 0.0
+            log_prob, entropy, kept = self.head.evaluate(output, part.action, self._log_std, with_entropy)
             value = self._critic.forward(part.obs)[:, 0]
             log_prob_slope, value_slope, ratio = ppo_slopes(
                 log_prob,

@@ -1,12 +1,13 @@
 """Plain networks without autograd: forward and backward in closed form, on the memory of the module itself.
 
 Which library does which part was measured (one core, batches of 40 to 256): numpy's tanh is six times faster than
-torch's, torch's relu and its larger products are faster than numpy's, thin products (a side below 32) are faster in
-numpy, and a row of ones times the gradient is the fastest way to sum it.
+torch's, torch's relu and its larger products are faster than numpy's, thin products (a side below 32) and small ones
+are faster in numpy, and a row of ones times the gradient is the fastest way to sum it.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["FusedMLP", "is_fusable"]
 Array = npt.NDArray[Any]
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 _THIN = 32
+_LARGE = 500_000
 
 
 def is_fusable(module: nn.Module | None) -> bool:
@@ -66,21 +68,54 @@ class _Space:
     """Room for the values between layers, for one batch size."""
 
     def __init__(self, layers: list[_Layer], rows: int, dtype: Any) -> None:
-        self.ones = np.ones(rows, dtype)
+        self.layers = layers
+        self.rows = rows
         self.values = [np.empty((rows, layer.outputs), dtype) for layer in layers]
         self.torch_values = [torch.from_numpy(value) for value in self.values]
-        self.slopes = [np.empty((rows, layer.outputs), dtype) for layer in layers]
-        self.torch_slopes = [torch.from_numpy(slope) for slope in self.slopes]
-        self.input_slope = np.empty((rows, layers[0].inputs), dtype)
-        self.work = [np.empty((rows, layer.outputs), dtype) for layer in layers]
-        self.input: Array = self.input_slope
+        # Small products are faster in numpy: a call to torch costs more than it saves.
+        self.by_torch = [not layer.thin and rows * layer.inputs * layer.outputs >= _LARGE for layer in layers]
+        self.input: Array = self.values[0]
+        self._slopes: _Slopes | None = None
+
+    @property
+    def slopes(self) -> _Slopes:
+        """Room for gradients, made at the first backward: networks that only act need none."""
+        if self._slopes is None:
+            self._slopes = _Slopes(self)
+        return self._slopes
+
+
+class _Slopes:
+    """Gradients by the values between layers; and a row of ones to sum them with."""
+
+    def __init__(self, space: _Space) -> None:
+        dtype = space.values[0].dtype
+        self.ones = np.ones(space.rows, dtype)
+        # A slope is needed until the one before it is made, so two buffers of a width serve any number of layers, and
+        # all networks: less memory in use stays in the cache.
+        self.arrays = [
+            _shared((space.rows, layer.outputs), dtype, number % 2) for number, layer in enumerate(space.layers)
+        ]
+        self.tensors = [torch.from_numpy(slope) for slope in self.arrays]
+        self.input = np.empty((space.rows, space.layers[0].inputs), dtype)
+
+
+_shared_buffers = threading.local()
+
+
+def _shared(shape: tuple[int, int], dtype: Any, number: int) -> Array:
+    buffers: dict[Any, Array] = _shared_buffers.__dict__
+    key = f"{shape} {dtype} {number}"
+    if key not in buffers:
+        buffers[key] = np.empty(shape, dtype)
+    return buffers[key]
 
 
 class FusedMLP:
     """A fusable `nn.Sequential` on its flat parameters.
 
-    What `forward` and `backward` return is memory of this object: it holds until the next call with the same number
-    of rows and the same `slot`. `backward` writes (does not add) the gradients of the layers.
+    What `forward` returns is memory of this object: it holds until the next call with the same number of rows and the
+    same `slot`. `backward` writes (does not add) the gradients of the layers, and uses up the values of the forward.
     """
 
     def __init__(self, module: nn.Sequential, flat: FlatParameters) -> None:
@@ -103,58 +138,62 @@ class FusedMLP:
         return space
 
     def forward(self, inputs: Array, slot: int = 0) -> Array:
-        rows = len(inputs)
-        space = self._space(rows, slot)
+        space = self._space(len(inputs), slot)
         space.input = value = inputs
-        torch_value: torch.Tensor | None = None
         for number, layer in enumerate(self._layers):
             out = space.values[number]
-            if layer.thin or torch_value is None:
+            if number and space.by_torch[number]:
+                torch.addmm(
+                    layer.torch_bias,
+                    space.torch_values[number - 1],
+                    layer.torch_weight_t,
+                    out=space.torch_values[number],
+                )
+            else:
                 np.matmul(value, layer.weight_t, out=out)
                 np.add(out, layer.bias, out=out)
-            else:
-                torch.addmm(layer.torch_bias, torch_value, layer.torch_weight_t, out=space.torch_values[number])
-            torch_value = space.torch_values[number]
             if layer.activation == "tanh":
                 np.tanh(out, out=out)
             elif layer.activation == "relu":
-                torch.relu_(torch_value)
+                torch.relu_(space.torch_values[number])
             value = out
         return value
 
     def backward(self, slope: Array, slot: int = 0, need_input: bool = False) -> Array | None:
         """Gradients of all layers from the gradient of the output, after a `forward` with the same rows and slot."""
         space = self._space(len(slope), slot)
-        torch_slope: torch.Tensor | None = None
+        slopes = space.slopes
+        own = False  # whether the slope lies in our memory, where torch sees it too
         for number in range(len(self._layers) - 1, -1, -1):
             layer = self._layers[number]
-            slope = self._through_activation(layer, space, number, slope)
+            if layer.activation is not None:
+                if not own:
+                    np.copyto(slopes.arrays[number], slope)
+                    slope, own = slopes.arrays[number], True
+                self._through_activation(layer.activation, space, slopes, number)
             before = space.values[number - 1] if number else space.input
             np.matmul(slope.T, before, out=layer.weight_grad)
-            np.matmul(space.ones, slope, out=layer.bias_grad)
+            np.matmul(slopes.ones, slope, out=layer.bias_grad)
             if number:
-                out = space.slopes[number - 1]
-                if layer.thin or torch_slope is None:
-                    np.matmul(slope, layer.weight, out=out)
+                if own and space.by_torch[number]:
+                    torch.mm(slopes.tensors[number], layer.torch_weight, out=slopes.tensors[number - 1])
+                elif layer.outputs == 1:  # an outer product, for which matmul is slow
+                    np.multiply(slope, layer.weight, out=slopes.arrays[number - 1])
                 else:
-                    torch.mm(torch_slope, layer.torch_weight, out=space.torch_slopes[number - 1])
-                slope, torch_slope = out, space.torch_slopes[number - 1]
+                    np.matmul(slope, layer.weight, out=slopes.arrays[number - 1])
+                slope, own = slopes.arrays[number - 1], True
             elif need_input:
-                np.matmul(slope, layer.weight, out=space.input_slope)
-                return space.input_slope
+                return np.asarray(np.matmul(slope, layer.weight, out=slopes.input))
         return None
 
     @staticmethod
-    def _through_activation(layer: _Layer, space: _Space, number: int, slope: Array) -> Array:
-        if layer.activation is None:
-            return slope
-        value = space.values[number]
-        if layer.activation == "tanh":
-            work = space.work[number]
-            np.multiply(value, value, out=work)
-            np.subtract(1.0, work, out=work)
-            return np.multiply(slope, work, out=space.slopes[number])
-        torch.ops.aten.threshold_backward.grad_input(
-            torch.from_numpy(slope), space.torch_values[number], 0, grad_input=space.torch_slopes[number]
-        )
-        return space.slopes[number]
+    def _through_activation(activation: str, space: _Space, slopes: _Slopes, number: int) -> None:
+        if activation == "tanh":
+            # The values are not needed any more: 1 − tanh² takes their place.
+            value = space.values[number]
+            np.multiply(value, value, out=value)
+            np.subtract(1.0, value, out=value)
+            np.multiply(slopes.arrays[number], value, out=slopes.arrays[number])
+        else:
+            slope = slopes.tensors[number]
+            torch.ops.aten.threshold_backward.grad_input(slope, space.torch_values[number], 0, grad_input=slope)

@@ -10,6 +10,7 @@ import numpy as np
 from operant.algorithms.on_policy import tree_map
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.envs.vector import Step, VectorEnv
+from operant.models.observations import MASK_KEY
 from operant.training.normalizing import Normalizer
 
 __all__ = ["EpisodeLog", "RolloutCollector", "TransitionCollector", "unmasked"]
@@ -63,6 +64,9 @@ class _Collector:
         self.env_step = 0
         self._obs: Any = None
         self._raw: Any = None
+        # Asked once: whether this kind of environment ever says which actions are allowed.
+        own_mask = type(env).action_mask is not VectorEnv.action_mask
+        self._masks = own_mask or MASK_KEY in getattr(env.single_observation_space, "spaces", {})
 
     def reset(self, seed: int) -> None:
         self._stand(self.env.reset(seed))
@@ -76,6 +80,8 @@ class _Collector:
         return adapted if self.normalizer is None else self.normalizer.observe(adapted, learn)
 
     def _mask(self) -> Any:
+        if not self._masks:
+            return None
         mask = self.env.action_mask
         return mask if mask is not None else self.algorithm.adapter.mask(self._raw, None)
 

@@ -27,9 +27,10 @@ class RunningMoments:
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         total = self.count + count
         delta = mean - self.mean
-        self.variance = np.asarray(
-            self.variance * self.count + variance * count + np.square(delta) * (self.count * count / total)
-        ) / total
+        self.variance = (
+            np.asarray(self.variance * self.count + variance * count + np.square(delta) * (self.count * count / total))
+            / total
+        )
         self.mean = np.asarray(self.mean + delta * (count / total))
         self.count = total
 
