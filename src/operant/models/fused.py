@@ -129,12 +129,14 @@ class FusedMLP:
                 activation = None if follower is None else _ACTIVATIONS.get(type(follower))
                 self._layers.append(_Layer(weight, bias, weight_grad, bias_grad, activation))
         self._dtype = flat.array.dtype
-        self._spaces: dict[tuple[int, int], _Space] = {}
+        self._spaces: dict[tuple[int, int, int], _Space] = {}
 
     def _space(self, rows: int, slot: int) -> _Space:
-        space = self._spaces.get((rows, slot))
+        # Threads have rooms of their own: a task in async mode acts, judges and learns at the same time.
+        key = (rows, slot, threading.get_ident())
+        space = self._spaces.get(key)
         if space is None:
-            space = self._spaces[rows, slot] = _Space(self._layers, rows, self._dtype)
+            space = self._spaces[key] = _Space(self._layers, rows, self._dtype)
         return space
 
     def forward(self, inputs: Array, slot: int = 0) -> Array:

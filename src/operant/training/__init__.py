@@ -12,10 +12,28 @@ if TYPE_CHECKING:
     from operant.training.config import TrainConfig
     from operant.training.entry import resume, train
     from operant.training.evaluating import Evaluation, evaluate
+    from operant.training.exploration import get_epsilon_greedy_fn
+    from operant.training.pipeline import serial_pipeline
+    from operant.training.serial import (
+        AdvancedReplayBuffer,
+        BaseLearner,
+        BaseSerialEvaluator,
+        DQNPolicy,
+        SampleCollector,
+        make_envs,
+    )
     from operant.training.targets import list_presets, load_config
     from operant.training.training import Observer, Training, TrainResult
 
 _HOMES = {
+    "AdvancedReplayBuffer": "serial",
+    "BaseLearner": "serial",
+    "BaseSerialEvaluator": "serial",
+    "DQNPolicy": "serial",
+    "SampleCollector": "serial",
+    "make_envs": "serial",
+    "serial_pipeline": "pipeline",
+    "get_epsilon_greedy_fn": "exploration",
     "CheckpointError": "checkpoints",
     "CheckpointStore": "checkpoints",
     "Evaluation": "evaluating",
@@ -31,17 +49,25 @@ _HOMES = {
 }
 
 __all__ = [
+    "AdvancedReplayBuffer",
+    "BaseLearner",
+    "BaseSerialEvaluator",
     "CheckpointError",
     "CheckpointStore",
+    "DQNPolicy",
     "Evaluation",
     "Observer",
+    "SampleCollector",
     "TrainConfig",
     "TrainResult",
     "Training",
     "evaluate",
+    "get_epsilon_greedy_fn",
     "list_presets",
     "load_config",
+    "make_envs",
     "resume",
+    "serial_pipeline",
     "train",
 ]
 
