@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from _sb3 import make_model, make_vector_env
+
 HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent / ".venv-peers-rl"
 
@@ -34,73 +36,11 @@ CASES: dict[str, tuple[str, int, int]] = {
 }
 
 
-def sb3_model(case: str, seed: int, env: Any = None) -> Any:
-    import stable_baselines3 as sb3
-    import torch
-    from stable_baselines3.common.env_util import make_vec_env
-
-    torch.set_num_threads(1)
-    common = {"seed": seed, "device": "cpu", "verbose": 0}
-    if case == "ppo":
-        env = env or make_vec_env("CartPole-v1", n_envs=8, seed=seed)
-        return sb3.PPO(
-            "MlpPolicy",
-            env,
-            n_steps=32,
-            batch_size=256,
-            gae_lambda=0.8,
-            gamma=0.98,
-            n_epochs=20,
-            learning_rate=lambda left: left * 1e-3,
-            clip_range=lambda left: left * 0.2,
-            **common,
-        )
-    if case == "a2c":
-        return sb3.A2C("MlpPolicy", env or make_vec_env("CartPole-v1", n_envs=8, seed=seed), **common)
-    if case == "dqn":
-        return sb3.DQN(
-            "MlpPolicy",
-            env or make_vec_env("CartPole-v1", n_envs=1, seed=seed),
-            learning_rate=2.3e-3,
-            batch_size=64,
-            buffer_size=100_000,
-            learning_starts=1000,
-            gamma=0.99,
-            target_update_interval=10,
-            train_freq=256,
-            gradient_steps=128,
-            exploration_fraction=0.16,
-            exploration_final_eps=0.04,
-            policy_kwargs={"net_arch": [256, 256]},
-            **common,
-        )
-    from stable_baselines3.common.vec_env import VecNormalize
-    from torch import nn
-
-    env = VecNormalize(make_vec_env("HalfCheetah-v5", n_envs=1, seed=seed), gamma=0.98)
-    return sb3.PPO(
-        "MlpPolicy",
-        env,
-        batch_size=64,
-        n_steps=512,
-        gamma=0.98,
-        learning_rate=2.0633e-05,
-        ent_coef=0.000401762,
-        clip_range=0.1,
-        n_epochs=20,
-        gae_lambda=0.92,
-        max_grad_norm=0.8,
-        vf_coef=0.58096,
-        policy_kwargs={"log_std_init": -2, "ortho_init": False, "activation_fn": nn.ReLU, "net_arch": [256, 256]},
-        **common,
-    )
-
-
-def work(library: str, case: str, seed: int) -> dict[str, float]:
+def work(library: str, case: str, seed: int, config_json: str) -> dict[str, float]:
     """One training in this process; making everything is not counted."""
     preset, our_steps, their_steps = CASES[case]
     if library == "sb3":
-        model = sb3_model(case, seed)
+        model = make_model(json.loads(config_json), seed)
         wall, cpu = time.perf_counter(), time.process_time()
         model.learn(their_steps)
         return {
@@ -131,16 +71,16 @@ def work(library: str, case: str, seed: int) -> dict[str, float]:
             }
 
 
-def solve(library: str, seed: int, case: str = "ppo", limit: int = 100_000, every: int = 2048) -> dict[str, float]:
+def solve(library: str, seed: int, config_json: str, limit: int = 100_000, every: int = 2048) -> dict[str, float]:
     """CPU-seconds of training (evaluation apart) until greedy episodes reach 475: 20 of them, then 100 to confirm."""
     cpu = 0.0
     if library == "sb3":
         import numpy as np
-        from stable_baselines3.common.env_util import make_vec_env
         from stable_baselines3.common.evaluation import evaluate_policy
 
-        model = sb3_model(case, seed)
-        judge = make_vec_env("CartPole-v1", n_envs=20, seed=1_000_000 + seed)
+        config = json.loads(config_json)
+        model = make_model(config, seed)
+        judge = make_vector_env(config, 20, 1_000_000 + seed, training=False)
 
         def score(episodes: int) -> float:
             return float(np.mean(evaluate_policy(model, judge, episodes, return_episode_rewards=True)[0]))
@@ -174,7 +114,7 @@ def solve(library: str, seed: int, case: str = "ppo", limit: int = 100_000, ever
         return _watch
 
     config = load_config(
-        f"cartpole-{case}", [f"seed={seed}", f"total_steps={limit}", "evaluation.every=1000000000"]
+        "cartpole-ppo", [f"seed={seed}", f"total_steps={limit}", "evaluation.every=1000000000"]
     ).to_mapping()
     config["callbacks"] = [watch]
     with tempfile.TemporaryDirectory() as folder:
@@ -200,6 +140,12 @@ def _learn_part(model: Any, steps: int, total: int) -> None:
         model.train()
 
 
+def preset_json(name: str) -> str:
+    from operant.training import load_config
+
+    return json.dumps(load_config(name).to_mapping())
+
+
 def run_apart(library: str, arguments: list[str]) -> dict[str, float] | None:
     python = PEERS / "bin" / "python" if library != "operant" else Path(sys.executable)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -207,7 +153,7 @@ def run_apart(library: str, arguments: list[str]) -> dict[str, float] | None:
         [str(python), __file__, "--work", library, *arguments], capture_output=True, text=True, env=environment
     )
     if done.returncode:
-        print(f"  {library} {' '.join(arguments)} failed: {done.stderr.strip().splitlines()[-1]}")
+        print(f"  {library} {' '.join(arguments[:2])} failed: {done.stderr.strip().splitlines()[-1]}")
         return None
     found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
@@ -219,7 +165,7 @@ def compare(cases: list[str], rounds: int) -> None:
         found: dict[str, list[dict[str, float]]] = {"operant": [], "sb3": []}
         for number in range(rounds):
             for library, results in found.items():
-                one = run_apart(library, [case, str(number)])
+                one = run_apart(library, [case, str(number), preset_json(CASES[case][0])])
                 if one is not None:
                     results.append(one)
         best: dict[str, float] = {}
@@ -234,9 +180,10 @@ def compare(cases: list[str], rounds: int) -> None:
             print(f"{case:<18}ratio of medians {best['operant'] / best['sb3']:.1f}", flush=True)
 
 
-def compare_solving(seeds: int, case: str) -> None:
+def compare_solving(seeds: int) -> None:
     for library in ("operant", "sb3"):
-        found = [run_apart(library, ["solve", str(seed), case]) for seed in range(seeds)]
+        config = preset_json("cartpole-ppo")
+        found = [run_apart(library, ["solve", str(seed), config]) for seed in range(seeds)]
         good = [one for one in found if one is not None]
         if good:
             steps = ", ".join(f"{one['steps']:,.0f}" + ("" if one["solved"] else " (not)") for one in good)
@@ -268,12 +215,12 @@ def main() -> None:
     args = parser.parse_args()
     if args.work:
         library, case, seed, *rest = args.work
-        result = solve(library, int(seed), *rest) if case == "solve" else work(library, case, int(seed))
-        print(json.dumps(result))
+        made = solve(library, int(seed), rest[0]) if case == "solve" else work(library, case, int(seed), rest[0])
+        print(json.dumps(made))
         return
     ensure_peers()
     if args.solve:
-        compare_solving(args.seeds, "ppo")
+        compare_solving(args.seeds)
     else:
         compare(args.cases, args.rounds)
 
