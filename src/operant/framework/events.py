@@ -19,15 +19,24 @@ class _Entry:
 
 
 class EventBook:
-    """Who listens to what. Listeners are called in the order they came, in the thread that emits."""
+    """Who listens to what. Listeners are called in the order they came, in the thread that emits.
+
+    While `keeps_unheard` is set, an event without a listener waits for its first one: other workers may
+    speak before this one has come to listen.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._entries: dict[str, list[_Entry]] = {}
+        self._unheard: dict[str, list[Arguments]] = {}
+        self.keeps_unheard = True
 
     def on(self, event: str, listener: Listener, *, once: bool = False) -> None:
         with self._lock:
             self._entries.setdefault(event, []).append(_Entry(listener, once))
+            unheard = self._unheard.pop(event, [])
+        for args, kwargs in unheard:
+            self.receive(event, args, kwargs)
 
     def off(self, event: str, listener: Listener | None = None) -> None:
         """Forget one listener of an event, or all of them."""
@@ -42,6 +51,20 @@ class EventBook:
             else:
                 self._entries.pop(event, None)
 
+    def receive(self, event: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An event from elsewhere."""
+        with self._lock:
+            if self.keeps_unheard and not self._entries.get(event):
+                self._unheard.setdefault(event, []).append((args, kwargs))
+                return
+        self.emit(event, args, kwargs)
+
+    def forget_unheard(self) -> None:
+        """All who want to listen do so by now."""
+        with self._lock:
+            self.keeps_unheard = False
+            self._unheard.clear()
+
     def emit(self, event: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if event not in self._entries:
             return
@@ -52,23 +75,3 @@ class EventBook:
             entries[:] = [entry for entry in entries if not entry.once]
         for entry in called:
             entry.listener(*args, **kwargs)
-
-
-class Waiter:
-    """One thread waits here until an event comes or somebody gives up for it."""
-
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self.arguments: Arguments | None = None
-
-    def deliver(self, *args: Any, **kwargs: Any) -> None:
-        if not self._ready.is_set():
-            self.arguments = (args, kwargs)
-            self._ready.set()
-
-    def give_up(self) -> None:
-        self._ready.set()
-
-    def wait(self, timeout: float | None) -> bool:
-        """False when the time ran out."""
-        return self._ready.wait(timeout)

@@ -38,6 +38,7 @@ class EventStream:
         self._inbox: deque[tuple[Link, _Event]] = deque()
         self._has_some = threading.Condition()
         self._open_for = 0
+        self.idle = True  # all that came has been delivered
         self._closing = False
         self._ahead: dict[Link, int] = {}
         self._handled: dict[Link, int] = {}
@@ -83,6 +84,7 @@ class EventStream:
     def receive(self, link: Link, frame: Frame) -> None:
         event: _Event = frame.value()
         with self._has_some:
+            self.idle = self._in_turns
             self._inbox.append((link, event))
             self._has_some.notify()
 
@@ -92,8 +94,15 @@ class EventStream:
             with self._has_some:
                 self._open_for = ordinal
                 self._has_some.notify()
+            with self._router.changed:
+                self._router.changed.notify_all()
         if self._in_turns:
             self.deliver_waiting()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the present task has begun."""
+        return self._open_for == self._router._ordinal > 0
 
     def deliver_waiting(self) -> None:
         """In lockstep: hand over what came in the turns of others, in this thread."""
@@ -107,8 +116,13 @@ class EventStream:
                     self._has_some.wait()
                 if self._closing:
                     return
+                self.idle = False
                 link, event = self._inbox.popleft()
             self._deliver(link, event)
+            if not self._inbox:
+                self.idle = True
+                with self._router.changed:
+                    self._router.changed.notify_all()
 
     def _next_is_due(self) -> bool:
         # A peer may be at its next task already; its events wait until this worker is there as well.

@@ -40,10 +40,14 @@ class QueueSettings:
 class Waiting(Protocol):
     """The part of a router on which a queue waits."""
 
-    finish_raised: bool
+    @property
+    def ending(self) -> bool: ...
+
     changed: threading.Condition
 
-    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool: ...
+    def wait_until(
+        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
+    ) -> bool: ...
     def notify(self) -> None: ...
 
 
@@ -59,7 +63,7 @@ class TaskQueue(Protocol):
 
     def get(self, timeout: float | None = None) -> Any:
         """The oldest item. An empty queue waits; TimeoutError when that takes longer than `timeout`;
-        None when finish is raised and nothing is left."""
+        None when nothing is left and finish is raised or every other worker has left."""
 
     def qsize(self) -> int: ...
 
@@ -150,7 +154,9 @@ class HostedQueue:
 class LocalQueue:
     """A queue as the process that hosts it uses it."""
 
-    def __init__(self, name: str, settings: QueueSettings, router: Waiting, hosted: HostedQueue | None = None) -> None:
+    def __init__(
+        self, name: str, settings: QueueSettings, router: Waiting, hosted: HostedQueue | None = None
+    ) -> None:
         self.name = name
         self.settings = settings
         self._router = router
@@ -164,7 +170,7 @@ class LocalQueue:
                 self._router.notify()
                 return True
         in_time = self._router.wait_until(
-            lambda: answers or self._router.finish_raised, timeout, f"queue {self.name!r}: put"
+            lambda: answers or self._router.ending, timeout, f"queue {self.name!r}: put"
         )
         with self._router.changed:
             if answers or not self.hosted.take_back(pending):
@@ -180,7 +186,7 @@ class LocalQueue:
             self.hosted.request(given.append)
         if not given:
             in_time = self._router.wait_until(
-                lambda: given or self._router.finish_raised, timeout, f"queue {self.name!r}: get"
+                lambda: given or self._router.ending, timeout, f"queue {self.name!r}: get"
             )
             with self._router.changed:
                 if not given and self.hosted.forget_getter(given.append):

@@ -20,9 +20,12 @@ Answer = Callable[[Link, int, bool, Any], None]
 class QueueRouter(Protocol):
     """The part of a router that a remote queue uses."""
 
-    finish_raised: bool
+    @property
+    def ending(self) -> bool: ...
 
-    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool: ...
+    def wait_until(
+        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
+    ) -> bool: ...
     def link_to(self, node_id: int) -> Link | None: ...
     def has_left(self, node_id: int) -> bool: ...
 
@@ -30,7 +33,9 @@ class QueueRouter(Protocol):
 class RemoteQueue:
     """A queue as a worker uses it that does not host it."""
 
-    def __init__(self, name: str, settings: QueueSettings, host: int, router: QueueRouter, requests: Requests) -> None:
+    def __init__(
+        self, name: str, settings: QueueSettings, host: int, router: QueueRouter, requests: Requests
+    ) -> None:
         self.name = name
         self.settings = settings
         self._host = host
@@ -44,7 +49,7 @@ class RemoteQueue:
             return False
         if request.value is True:
             return True
-        if self._router.finish_raised:
+        if self._router.ending:
             _LOG.warning("queue %r was full when finish was raised: one item was not put", self.name)
             return False
         raise TimeoutError(f"queue {self.name!r} stayed full ({self.settings.maxsize} items) for {timeout} s")
@@ -56,7 +61,7 @@ class RemoteQueue:
         given, item = request.value
         if given:
             return item
-        if self._router.finish_raised:
+        if self._router.ending:
             return None
         raise TimeoutError(f"queue {self.name!r} stayed empty for {timeout} s")
 
@@ -79,7 +84,7 @@ class RemoteQueue:
             if link is None:
                 return None
             request = self._requests.ask(link, operation, (self.name, astuple(self.settings), item))
-            self._router.wait_until(lambda: request.over or self._router.finish_raised, timeout, what)  # noqa: B023
+            self._router.wait_until(lambda: request.over or self._router.ending, timeout, what)  # noqa: B023
             if not request.over:
                 if operation != "queue info":
                     self._requests.cancel(request)
@@ -93,13 +98,13 @@ class RemoteQueue:
     def _link(self, what: str, timeout: float | None) -> Link | None:
         router = self._router
         if not router.wait_until(
-            lambda: router.link_to(self._host) or router.has_left(self._host) or router.finish_raised,
+            lambda: router.link_to(self._host) or router.has_left(self._host) or router.ending,
             timeout,
             what,
         ):
             raise TimeoutError(f"{what}: node.{self._host}, which hosts it, was not there within {timeout} s")
         link = router.link_to(self._host)
-        if link is None and not router.finish_raised:
+        if link is None and not router.ending:
             raise QueueClosed(f"{what}: node.{self._host}, which hosts the queue, has ended")
         return link
 

@@ -65,6 +65,11 @@ class Standalone:
         self.finish_raised = True
         self.notify()
 
+    @property
+    def ending(self) -> bool:
+        """Whether it makes no sense to wait for what others may still send."""
+        return self.finish_raised
+
     # -- waiting -----------------------------------------------------------------------------------
     def check(self) -> None:
         """Raise when the run has failed elsewhere."""
@@ -74,7 +79,9 @@ class Standalone:
         with self.changed:
             self.changed.notify_all()
 
-    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool:
+    def wait_until(
+        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
+    ) -> bool:
         """Wait for a condition, without polling; False when the time ran out first."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
@@ -86,6 +93,11 @@ class Standalone:
                 if remaining is not None and remaining <= 0:
                     return False
                 self.changed.wait(remaining)
+
+    @property
+    def peers(self) -> dict[int, frozenset[str]]:
+        """The linked workers and their labels."""
+        return {}
 
     # -- what crosses ------------------------------------------------------------------------------
     @property
@@ -107,6 +119,7 @@ class Standalone:
 
     def expose(self, name: str, fn: Callable[..., Any]) -> None:
         self._exposed[name] = fn
+        self.notify()
 
     def call(
         self,
@@ -122,4 +135,6 @@ class Standalone:
         )
 
 
-current_router: contextvars.ContextVar[Standalone | None] = contextvars.ContextVar("operant_router", default=None)
+current_router: contextvars.ContextVar[Standalone | None] = contextvars.ContextVar(
+    "operant_router", default=None
+)

@@ -7,7 +7,7 @@ import os
 import queue
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operant.framework.errors import WorkerDied
@@ -95,7 +95,6 @@ class Supervisor:
         spec = WorkerSpec(
             node_id=node_id,
             node_ids=settings.nodes(),
-            session=self._session,
             secret=self._secret,
             supervisor=self._address,
             topology=settings.topology,
@@ -108,7 +107,9 @@ class Supervisor:
             main=self._main,
             sys_path=self._sys_path,
         )
-        spec.listen_at = self._engine.listen_at(self._session, spec, settings.tcp_addresses()[index : index + 1])
+        spec.listen_at = self._engine.listen_at(
+            self._session, spec, settings.tcp_addresses()[index : index + 1]
+        )
         return spec
 
     def _start(self, spec: WorkerSpec) -> _Worker:
@@ -118,9 +119,8 @@ class Supervisor:
         return _Worker(spec, self._engine.start(spec, on_exit))
 
     def _restart(self, worker: _Worker) -> None:
-        spec = worker.spec
         worker.handle.kill()
-        spec.incarnation += 1
+        spec = replace(worker.spec, incarnation=worker.spec.incarnation + 1)
         tcp = [address for address in spec.listen_at if address.startswith("tcp://")]
         spec.listen_at = self._engine.listen_at(self._session, spec, tcp)
         fresh = self._start(spec)
@@ -189,8 +189,9 @@ class Supervisor:
         if self._directory_sent or all(other.address for other in self._workers.values()):
             self._directory_sent = True
             self._send_directory()
-            now = time.monotonic()
-            worker.last_pass = now
+            for one in self._workers.values():
+                if one.last_beat is None:
+                    one.last_beat = one.last_pass = time.monotonic()
             if self._turns is not None:
                 self._turns.begin(sorted(self._workers))
 
@@ -206,9 +207,8 @@ class Supervisor:
                 self._hub.send(worker.link, Kind.DIRECTORY, (running, left))
 
     def _left_the_run(self, worker: _Worker) -> None:
-        if self._settings.auto_recover:
-            # Whoever is restarted later must not wait for it.
-            self._send_directory()
+        # Nobody must wait for it any more, not even one whose link to it broke before it said goodbye.
+        self._send_directory()
         if self._turns is not None:
             self._turns.leave(worker.spec.node_id)
 
