@@ -27,6 +27,8 @@ COMMANDS = {
     "task": "task",
     "serve": "serve",
     "sync": "sync",
+    "train": "train",
+    "view": "view",
 }
 
 
