@@ -17,10 +17,10 @@ export UV_TORCH_BACKEND ?= cpu
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint types imports bench-tracking bench-replay clean
+.PHONY: help setup demo test test-long lint types imports clean
 
 help:  ## show the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
 
 setup: $(STAMP)  ## make .venv with the pinned versions
 
@@ -56,11 +56,8 @@ test-long: setup  ## the full fault counts and load tests
 	@echo '== pytest, long'
 	@$(BIN)/python -m pytest -m long --timeout 1800
 
-bench-tracking: setup  ## the recorder against its peers (they get a venv of their own)
-	@$(BIN)/python benchmarks/tracking.py
-
-bench-replay: setup  ## replay and environments against their peers (they get a venv of their own)
-	@$(BIN)/python benchmarks/replay.py
+bench-%: setup  ## a benchmark against its peers, which get a venv of their own: bench-tracking, bench-parallel, …
+	@$(BIN)/python benchmarks/$*.py
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-peers-rl build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
