@@ -32,7 +32,7 @@ def run(name, tmp_path):
     [
         pytest.param("step1_loop.py", marks=pytest.mark.long),
         pytest.param("step2_task.py", marks=pytest.mark.long),
-        "step3_three_middleware.py",
+        pytest.param("step3_three_middleware.py", marks=pytest.mark.long),
         pytest.param("step4_async.py", marks=pytest.mark.long),
         pytest.param("step5_parallel.py", marks=pytest.mark.long),
         "step6_library.py",
