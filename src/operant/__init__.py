@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from operant._lazy import load_when_used
 from operant._version import __version__
 
 if TYPE_CHECKING:
@@ -12,16 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "SummaryWriter", "__version__"]
 
-# `import operant` is light: a name is loaded from its room when it is first used.
-_HOMES = {"Run": "operant.tracking", "SummaryWriter": "operant.tracking"}
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'operant' has no attribute {name!r}") from None
-    return getattr(importlib.import_module(home), name)
+__getattr__ = load_when_used(__name__, {"Run": "operant.tracking", "SummaryWriter": "operant.tracking"})
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.tracking.remote.client import Client, ServerAway, tracking_token, tracking_uri
+    from operant.tracking.remote.address import tracking_token, tracking_uri
+    from operant.tracking.remote.client import Client, ServerAway
     from operant.tracking.remote.send import spools, sync_spool
 
     wanted = (args.uri or tracking_uri() or "").rstrip("/")
@@ -19,7 +20,8 @@ def run(args: argparse.Namespace) -> int:
         if wanted and uri != wanted:
             continue
         try:
-            sent = sync_spool(Client(uri, tracking_token()), spool)
+            with Client(uri, tracking_token()) as client:
+                sent = sync_spool(client, spool)
         except ServerAway as error:
             print(f"{uri}: {error}")
             code = 1

@@ -5,8 +5,9 @@ Logs are the truth; every index, table and chart can be deleted and comes back.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operant._lazy import load_when_used
 
 if TYPE_CHECKING:
     from operant.tracking.reading.run import Run
@@ -14,12 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "SummaryWriter"]
 
-_HOMES = {"Run": "operant.tracking.reading.run", "SummaryWriter": "operant.tracking.recording.writer"}
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'operant.tracking' has no attribute {name!r}") from None
-    return getattr(importlib.import_module(home), name)
+__getattr__ = load_when_used(
+    __name__,
+    {"Run": "operant.tracking.reading.run", "SummaryWriter": "operant.tracking.recording.writer"},
+)

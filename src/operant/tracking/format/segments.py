@@ -17,6 +17,7 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_records,
 )
+from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.places import on_network_filesystem
 
 __all__ = ["SEGMENT_LIMIT", "SEGMENT_NAME", "SegmentWriter", "new_writer_id", "segment_files"]
@@ -91,13 +92,17 @@ class SegmentWriter:
     def add_records(self, records: list[dict[str, Any]]) -> None:
         self.add(RECORDS, encode_records(records))
 
+    def begin(self) -> None:
+        """Make the file, with its opening records, if there is none yet."""
+        if self._file < 0:
+            self._open_next()
+
     def commit(self) -> bool:
         """Write what waits; return whether there was anything. On an error nothing is half written, all waits on."""
         if not self._pending:
             return False
-        if self._file < 0:
-            self._open_next()
-        elif self._offset > self._limit:
+        self.begin()
+        if self._offset > self._limit:
             self._append([_Pending(RECORDS, encode_records([{"type": "continued"}]), 0)])
             self._seal()
             self._open_next()
@@ -108,7 +113,7 @@ class SegmentWriter:
 
     def sync(self) -> None:
         if self._file >= 0 and self._unsynced:
-            os.fdatasync(self._file)
+            sync_data(self._file)
             self._unsynced = False
             self._synced_at = time.monotonic()
 
@@ -136,7 +141,7 @@ class SegmentWriter:
         head = encode_file_header(SEGMENT_FILE, number, self.writer_id)
         head += encode_block(RECORDS, 0, encode_records(self._opening()))
         try:
-            _write_all(descriptor, head)
+            write_all(descriptor, head)
         except BaseException:
             # A header alone says nothing: the next try begins the same file again.
             os.close(descriptor)
@@ -159,7 +164,7 @@ class SegmentWriter:
     def _append(self, pending: list[_Pending]) -> None:
         data = b"".join(encode_block(one.kind, self._sequence + i, one.payload) for i, one in enumerate(pending))
         try:
-            _write_all(self._file, data)
+            write_all(self._file, data)
         except BaseException:
             # Also for a KeyboardInterrupt between two writes: what is not counted in `_offset` must not stay.
             os.ftruncate(self._file, self._offset)
@@ -187,9 +192,3 @@ class SegmentWriter:
             else:
                 kept.append(one)
         self._pending = kept
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -18,6 +18,7 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_records,
 )
+from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.journal.lease import Lease
 
@@ -129,7 +130,7 @@ class Journal:
                 self._write(encode_block(RECORDS, first, encode_records(batch)))
                 del self._pending[: len(batch)]
             if durable and self._dirty_since is not None:
-                os.fdatasync(self._descriptor)
+                sync_data(self._descriptor)
                 self._dirty_since = None
 
     def close(self) -> None:
@@ -175,9 +176,7 @@ class Journal:
         if not self.lease.is_current():
             raise OperantError(f"another controller has taken over {self.folder.name!r}; this one stops")
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
+            write_all(self._descriptor, data)
         except BaseException:
             os.ftruncate(self._descriptor, self._end)
             raise
@@ -207,6 +206,6 @@ class Journal:
                 descriptor = os.dup(self._descriptor)
                 self._dirty_since = None
             try:
-                os.fdatasync(descriptor)  # outside the lock: appending goes on while the disk works
+                sync_data(descriptor)  # outside the lock: appending goes on while the disk works
             finally:
                 os.close(descriptor)

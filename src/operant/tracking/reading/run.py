@@ -15,7 +15,7 @@ from operant.tracking.places import check_run_id, find_root, resolve_run_dir
 from operant.tracking.reading.log import RunLog, Segment
 from operant.tracking.reading.points import Points, concatenate, empty_points, split_points
 from operant.tracking.reading.summary import RunSummary
-from operant.tracking.recording.blobs import blob_path
+from operant.tracking.recording.blobs import BLOB_NAME, blob_path
 
 if TYPE_CHECKING:
     from operant.tracking.reading.pyramid import Chart, Pyramid
@@ -73,7 +73,7 @@ class Run:
         self._pyramids: dict[str, Pyramid] = {}
         self._records: dict[str, list[dict[str, Any]]] = {}
         self._orphans = 0
-        self.refresh()
+        self._read_on()
 
     @classmethod
     def open(cls, run_id: str, root: str | os.PathLike[str] | None = None) -> Run:
@@ -131,21 +131,26 @@ class Run:
 
     def refresh(self) -> dict[str, Points]:
         """Read what was appended since; return the new points by tag."""
+        return {tag: concatenate(pieces) for tag, pieces in self._read_on().items()}
+
+    def _read_on(self) -> dict[str, list[Points]]:
         fresh: dict[str, list[Points]] = {}
         for segment, item in self._log.poll():
             if isinstance(item, Block):
                 for tag, points in self._take_points(segment, item):
                     fresh.setdefault(tag, []).append(points)
             else:
-                self.summary.fold_record(item)
-                if item["type"] == "attempt":
+                if not self.summary.fold_record(item):
+                    continue
+                kind = item.get("type")
+                if kind == "attempt":
                     self._merged.clear()
                     self._pyramids.clear()
-                self._records.setdefault(item["type"], []).append(item)
+                self._records.setdefault(str(kind), []).append(item)
         for tag in fresh:
             self._merged.pop((tag, False), None)
             self._merged.pop((tag, True), None)
-        return {tag: concatenate(pieces) for tag, pieces in fresh.items()}
+        return fresh
 
     def scalars(self, tag: str, *, superseded: bool = False) -> Points:
         """A tag's points as an array with the fields ``step``, ``wall``, ``value``, in the order they were recorded."""
@@ -185,7 +190,8 @@ class Run:
         return pyramid.chart(buckets, start, end)
 
     def text(self, tag: str | None = None) -> list[Text]:
-        return [Text(one["tag"], one["step"], one["wall"], one["text"]) for one in self._of("text", tag)]
+        fields = ("tag", "step", "wall", "text")
+        return [Text(*(one[name] for name in fields)) for one in self._of("text", tag, *fields)]
 
     def media(self, tag: str | None = None) -> list[Media]:
         return [
@@ -196,16 +202,18 @@ class Run:
                 one["wall"],
                 blob_path(self.folder, one["blob"]["name"]),
             )
-            for one in self._of("media", tag)
+            for one in self._of("media", tag, "media", "tag", "step", "wall")
+            if _is_blob(one)
         ]
 
     def histograms(self, tag: str | None = None) -> list[dict[str, Any]]:
-        return list(self._of("histogram", tag))
+        return list(self._of("histogram", tag, "tag", "step", "wall", "edges", "counts"))
 
     @property
     def files(self) -> dict[str, Path]:
         """Files kept with ``add_file``: name and where its content lies."""
-        return {one["name"]: blob_path(self.folder, one["blob"]["name"]) for one in self._of("file", None)}
+        found = self._of("file", None, "name")
+        return {str(one["name"]): blob_path(self.folder, one["blob"]["name"]) for one in found if _is_blob(one)}
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """Everything recorded under one record type of ``docs/format.md``."""
@@ -214,8 +222,11 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.status}, {len(self._chunks)} scalar tags)"
 
-    def _of(self, kind: str, tag: str | None) -> Iterator[dict[str, Any]]:
-        return (one for one in self._records.get(kind, ()) if tag is None or one["tag"] == tag)
+    def _of(self, kind: str, tag: str | None, *fields: str) -> Iterator[dict[str, Any]]:
+        """Records of one kind that have the fields they should, whoever wrote them."""
+        for one in self._records.get(kind, ()):
+            if all(name in one for name in fields) and (tag is None or one.get("tag") == tag):
+                yield one
 
     def _known(self, tag: str) -> str:
         if tag not in self._chunks:
@@ -252,3 +263,9 @@ class Run:
             return points[:0]
         limits = [step for step in later if step is not None]
         return points[points["step"] <= min(limits)] if limits else points
+
+
+def _is_blob(record: dict[str, Any]) -> bool:
+    """Whether a record refers to a file of the run: a name that leads elsewhere is no blob's."""
+    blob = record.get("blob")
+    return isinstance(blob, dict) and bool(BLOB_NAME.fullmatch(str(blob.get("name"))))

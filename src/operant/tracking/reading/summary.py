@@ -92,24 +92,35 @@ class RunSummary:
                 self.fold_record(item)
         return changed
 
-    def fold_record(self, record: dict[str, Any]) -> None:
+    def fold_record(self, record: dict[str, Any]) -> bool:
+        """Take in one record; return whether it was one that a writer of ours makes."""
+        try:
+            self._fold_record(record)
+        except (KeyError, TypeError, ValueError):
+            self.log.odd_records += 1
+            return False
+        return True
+
+    def _fold_record(self, record: dict[str, Any]) -> None:
         match record.get("type"):
             case "start":
                 if record["role"] == "main" and not self.command:
                     self.name = record["name"]
                     self.command = record.get("command", [])
                 self.name = self.name or record["name"]
-                self.started = min(self.started or record["wall"], record["wall"])
+                wall = float(record["wall"])
+                self.started = wall if self.started is None else min(self.started, wall)
                 self._add_tags(record.get("tags", ()))
             case "attempt":
-                self.resumes[record["attempt"]] = record["resumed_from"]
+                step = record["resumed_from"]
+                self.resumes[int(record["attempt"])] = None if step is None else int(step)
             case "hparams":
                 self.params.update(record["params"])
             case "tags":
                 self._add_tags(record.get("add", ()))
                 self.tags = [tag for tag in self.tags if tag not in record.get("remove", ())]
             case "lost":
-                self.lost_points += record["points"]
+                self.lost_points += int(record["points"])
 
     def _add_tags(self, tags: Any) -> None:
         self.tags += [tag for tag in tags if tag not in self.tags]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 from pathlib import Path
 from typing import Any
+
+from operant.tracking.format.disk import sync_data
 
 __all__ = ["BLOB_NAME", "blob_path", "store_bytes", "store_file"]
 
@@ -67,7 +68,7 @@ class _Staged:
 
     def keep_as(self, target: Path) -> None:
         self._stream.flush()
-        os.fdatasync(self._stream.fileno())
+        sync_data(self._stream.fileno())
         self._path.rename(target)
 
     def __exit__(self, *_: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import struct
-import wave
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError, UsageError
@@ -96,6 +95,8 @@ def encode_gif(frames: list[Pixels], fps: float) -> bytes:
 
 
 def encode_wav(sound: Any, sample_rate: int) -> bytes:
+    import wave
+
     import numpy as np
 
     samples = as_array(sound).astype(np.float64)

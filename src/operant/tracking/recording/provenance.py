@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +20,17 @@ def command_line() -> list[str]:
 
 
 def machine() -> dict[str, Any]:
+    system = os.uname()  # `platform.platform()` reads the interpreter's binary: 20 ms
     return {
-        "platform": platform.platform(),
-        "python": platform.python_version(),
+        "platform": f"{system.sysname} {system.release} {system.machine}",
+        "python": sys.version.split()[0],
         "cpus": os.cpu_count(),
     }
 
 
 def installed_versions() -> dict[str, str]:
+    from importlib import metadata  # slow to load, and needed only here
+
     found: dict[str, str] = {}
     for one in metadata.distributions():
         name = one.metadata["Name"] if one.metadata else None

@@ -65,15 +65,18 @@ class Recorder:
         self._tags = list(tags)
         self._records: list[dict[str, Any]] = []
         self._segment = SegmentWriter(folder, self._opening)
-        self._refused = False
+        self._refused = self._warned = False
+        self._lost_points = 0
         self._sender = sender
         self._unsent_blobs: list[Path] = []
+        self._began = time.time()
         self._born = self._committed_at = time.monotonic()
         self._sampler: Any = None
         self._sampled_at = 0.0
         self._system_metrics = system_metrics and role == "main"
         self._collector: threading.Thread | None = None
         process.register(self)
+        self._begin()
         if collect_provenance and role == "main":
             self._collector = threading.Thread(target=self._collect, name="operant-provenance", daemon=True)
             self._collector.start()
@@ -165,8 +168,8 @@ class Recorder:
                 self.record("end", status=status, code=code, error=error)
             self._take_buffers()
             self._commit()
-            if self._refused:
-                log.warning("run %s ends incomplete: its disk refused the last points", self.run_id)
+            if self._refused or self._lost_points:
+                log.warning("run %s ends incomplete: its disk was full and points were lost", self.run_id)
             try:
                 self._segment.close()
             except OSError as failure:
@@ -184,10 +187,19 @@ class Recorder:
         self._records = []
         self._segment.forget()
         self._role = "child"
+        self._began = time.time()
         self._system_metrics = False
         self._collector = None
         self._refused = False
         self._unsent_blobs = []
+
+    def _begin(self) -> None:
+        """The run is there from its first moment: it is listed, and other processes can join it."""
+        with process.gate:
+            try:
+                self._segment.begin()
+            except OSError as error:
+                self._warn_refused(error)
 
     def _opening(self) -> list[dict[str, Any]]:
         start = {
@@ -196,7 +208,7 @@ class Recorder:
             "name": self.name,
             "role": self._role,
             "attempt": self.attempt,
-            "wall": time.time(),
+            "wall": self._began,
             "process": process_identity(),
             "operant": __version__,
         }
@@ -237,6 +249,7 @@ class Recorder:
         try:
             if self._refused and self._segment.lost_points:
                 lost, self._segment.lost_points = self._segment.lost_points, 0
+                self._lost_points += lost
                 self._segment.add_records([{"type": "lost", "wall": time.time(), "points": lost}])
             wrote = self._segment.commit()
         except OSError as error:
@@ -246,14 +259,15 @@ class Recorder:
             self._committed_at = time.monotonic()
             if self._refused:
                 self._refused = False
-                log.warning("run %s: the disk takes data again; recording goes on", self.run_id)
+                log.info("run %s: the disk takes data again", self.run_id)
             if self._sender is not None:
                 unsent, self._unsent_blobs = self._unsent_blobs, []
                 self._sender.wake(self._segment.writer_id, unsent)
 
     def _warn_refused(self, error: OSError) -> None:
-        if not self._refused:
-            self._refused = True
+        self._refused = True
+        if not self._warned:
+            self._warned = True
             log.warning(
                 "run %s cannot be written to %s (%s); training goes on, points wait in memory and are tried again",
                 self.run_id,

@@ -6,7 +6,8 @@ import os
 
 from operant.tracking.places import check_run_id, new_run_id, run_dir
 from operant.tracking.recording.recorder import Recorder
-from operant.tracking.remote.client import Client, tracking_token
+from operant.tracking.remote.address import tracking_token
+from operant.tracking.remote.client import Client
 from operant.tracking.remote.send import Sender, spool_root
 
 __all__ = ["open_remote_recorder"]

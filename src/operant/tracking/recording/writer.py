@@ -17,13 +17,14 @@ from operant.tracking.places import check_run_id, find_root, new_run_id, resolve
 from operant.tracking.reading.summary import summarize
 from operant.tracking.recording.classic import ClassicCalls
 from operant.tracking.recording.recorder import FLUSH_ROWS, ROW, Recorder
-from operant.tracking.recording.values import STEP_MAX, STEP_MIN, as_array, as_number, as_step, as_tag
-from operant.tracking.remote.client import tracking_uri
+from operant.tracking.recording.values import as_array, as_number, as_step, as_tag
+from operant.tracking.remote.address import tracking_uri
 
 __all__ = ["SummaryWriter"]
 
 MISSING: Any = object()
 _FULL = FLUSH_ROWS * ROW
+_SHORT_STEP = 1 << 30  # an int of one digit inside Python: comparing it is quickest
 
 
 class SummaryWriter(ClassicCalls):
@@ -105,7 +106,6 @@ class SummaryWriter(ClassicCalls):
         walltime: float | None = None,
         new_style: bool = False,
         double_precision: bool = False,
-        *,
         scalar_value: Any = MISSING,
         global_step: int | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class SummaryWriter(ClassicCalls):
         """
         try:
             # The common call, a float at an int step, is kept short: about 0.4 µs.
-            if type(value) is float and type(step) is int and walltime is None and STEP_MIN <= step <= STEP_MAX:
+            if type(value) is float and type(step) is int and walltime is None and 0 <= step < _SHORT_STEP:
                 rows = self._rows
                 rows.extend((self._ids[tag], step, time(), value))
                 if len(rows) >= _FULL:
@@ -138,9 +138,18 @@ class SummaryWriter(ClassicCalls):
         """
         group, scalars, step, walltime = _scalars_arguments(*args, **named)
         now = time() if walltime is None else as_number(walltime, "walltime")
-        numbers = {as_tag(tag): as_number(value, f"value of {tag!r}") for tag, value in scalars.items()}
-        for tag, number in numbers.items():
-            self._add_point(f"{group}/{tag}" if group else tag, number, step, now)
+        fixed = None if step is None else as_step(step)
+        rows: list[Any] = []  # added at once, when all of them have been found good
+        for tag, value in scalars.items():
+            number = value if type(value) is float else as_number(value, f"value of {tag!r}")
+            name = f"{group}/{as_tag(tag)}" if group else tag
+            series = self._ids.get(name)
+            if series is None:
+                series = self._core.declare(as_tag(name))
+            rows += (series, self._step_of(name, None) if fixed is None else fixed, now, number)
+        self._rows.extend(rows)
+        if len(self._rows) >= _FULL:
+            self._core.flush()
 
     def add_array(self, tag: str, values: Any, steps: Any = None, walltimes: Any = None) -> None:
         """Record many points of one tag at once, from arrays, tensors or lists.

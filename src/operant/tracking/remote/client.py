@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
-from operant.errors import OperantError, UsageError
+from operant.errors import OperantError
 
-__all__ = ["Client", "RefusedError", "ServerAway", "tracking_token", "tracking_uri"]
+__all__ = ["Client", "RefusedError", "ServerAway"]
 
 TIMEOUT_SECONDS = 20.0
 
@@ -24,39 +22,15 @@ class RefusedError(OperantError):
     """The server will not take this, now or later."""
 
 
-def tracking_uri() -> str | None:
-    """``$OPERANT_TRACKING_URI``, checked; None when runs are recorded on this machine."""
-    uri = os.environ.get("OPERANT_TRACKING_URI")
-    if not uri:
-        return None
-    parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-        raise UsageError(f"OPERANT_TRACKING_URI is {uri!r}: it must look like http://host:port")
-    return uri.rstrip("/")
-
-
-def tracking_token() -> str:
-    """The token, from ``$OPERANT_TRACKING_TOKEN`` or the file named by ``$OPERANT_TRACKING_TOKEN_FILE``."""
-    token = os.environ.get("OPERANT_TRACKING_TOKEN")
-    file = os.environ.get("OPERANT_TRACKING_TOKEN_FILE")
-    if not token and file:
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise UsageError(f"OPERANT_TRACKING_TOKEN_FILE {file!r} cannot be read: {error.strerror}") from None
-    if not token:
-        raise UsageError(
-            "OPERANT_TRACKING_URI is set but there is no token: set OPERANT_TRACKING_TOKEN, or "
-            "OPERANT_TRACKING_TOKEN_FILE to a file that holds it (`operant serve` prints which)"
-        )
-    return token
-
-
 class Client:
     def __init__(self, uri: str, token: str) -> None:
         self._parts = urlsplit(uri)
         self._token = token
         self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def address(self) -> str:
+        return self._parts.netloc
 
     def state(self, run_id: str) -> dict[str, Any]:
         return self._call("GET", "state", {"run": run_id})
@@ -68,6 +42,12 @@ class Client:
 
     def send_blob(self, run_id: str, name: str, content: IO[bytes], size: int) -> None:
         self._call("PUT", "blob", {"run": run_id, "name": name}, content, size)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         if self._connection is not None:
@@ -95,7 +75,7 @@ class Client:
             text = response.read(1 << 20)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ServerAway(f"{self._parts.netloc} does not answer: {error}") from None
+            raise ServerAway(f"{self.address} does not answer: {error}") from None
         try:
             answer = json.loads(text)
         except ValueError:
@@ -104,7 +84,7 @@ class Client:
             answer = {}
         if response.status == 200 or (response.status == 409 and "length" in answer):
             return answer
-        why = f"{self._parts.netloc} answered {response.status}: {answer.get('error', response.reason)}"
+        why = f"{self.address} answered {response.status}: {answer.get('error', response.reason)}"
         if response.status in (408, 429) or response.status >= 500:
             raise ServerAway(why)
         raise RefusedError(why)

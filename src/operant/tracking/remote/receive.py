@@ -11,6 +11,7 @@ from typing import Any
 
 from operant.errors import OperantError, UsageError
 from operant.tracking.format.blocks import FILE_HEADER_SIZE, SEGMENT_FILE, parse_file_header, scan_blocks
+from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.segments import SEGMENT_NAME, segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.places import run_dir
@@ -96,10 +97,8 @@ class Receiver:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             try:
-                view = memoryview(fresh)
-                while view:
-                    view = view[os.write(descriptor, view) :]
-                os.fdatasync(descriptor)  # the sender deletes its copy on the strength of our answer
+                write_all(descriptor, fresh)
+                sync_data(descriptor)  # the sender deletes its copy on the strength of our answer
             except BaseException:
                 os.ftruncate(descriptor, length)
                 raise
@@ -125,7 +124,7 @@ class BlobUpload:
 
     def finish(self) -> None:
         self._stream.flush()
-        os.fdatasync(self._stream.fileno())
+        sync_data(self._stream.fileno())
         if self._digest.hexdigest() != self.target.name[:64]:
             raise UsageError("the blob's content does not have the checksum that its name says")
         self._staged.rename(self.target)

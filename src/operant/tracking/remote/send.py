@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.tracking.format.blocks import RECORDS, decode_records
-from operant.tracking.format.segments import SEGMENT_NAME, segment_files
+from operant.tracking.format.segments import segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.identity import is_alive
 from operant.tracking.places import cache_dir, iter_run_dirs
@@ -32,6 +32,7 @@ log = logging.getLogger("operant.tracking")
 
 PIECE_BYTES = 4 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
+NAMELESS_SECONDS = 3600.0
 
 
 def spool_root(uri: str) -> Path:
@@ -83,6 +84,12 @@ class _SegmentUpload:
             stream.seek(self.sent)
             return stream.read(end - self.sent)
 
+    def is_abandoned(self) -> bool:
+        """Whether its program is dead. One that has not yet said who it is has only just begun, unless long ago."""
+        if self.process:
+            return is_alive(self.process) is False
+        return time.time() - self.path.stat().st_mtime > NAMELESS_SECONDS
+
     def rewind(self, length: int) -> None:
         """The server has less than was thought (it was restored, perhaps): go on from there."""
         self.sent = length
@@ -103,8 +110,11 @@ def _upload_segment(client: Client, run_id: str, upload: _SegmentUpload) -> None
 
 
 def _upload_blob(client: Client, run_id: str, path: Path) -> None:
-    with path.open("rb") as stream:
-        client.send_blob(run_id, path.name, stream, path.stat().st_size)
+    try:
+        with path.open("rb") as stream:
+            client.send_blob(run_id, path.name, stream, path.stat().st_size)
+    except FileNotFoundError:  # sent and removed by `operant sync`
+        pass
 
 
 class Sender:
@@ -154,7 +164,7 @@ class Sender:
             log.warning(
                 "run %s is not all sent to %s; the rest waits in %s, and `operant sync` sends it",
                 self._run_id,
-                self._client._parts.netloc,
+                self._client.address,
                 self._folder,
             )
 
@@ -170,7 +180,7 @@ class Sender:
             try:
                 self._send_all()
                 if self._away_since is not None:
-                    log.warning("%s is back; what waited was sent", self._client._parts.netloc)
+                    log.warning("%s is back; what waited was sent", self._client.address)
                     self._away_since = None
                 pause = FIRST_PAUSE
                 if finishing:
@@ -201,7 +211,10 @@ class Sender:
         for path in segment_files(self._folder):
             if path.name.startswith(self._writer_id):
                 upload = self._uploads.setdefault(path.name, _SegmentUpload(path))
-                _upload_segment(self._client, self._run_id, upload)
+                try:
+                    _upload_segment(self._client, self._run_id, upload)
+                except FileNotFoundError:  # `operant sync` was quicker
+                    continue
 
     def _clean_up(self) -> None:
         for upload in self._uploads.values():
@@ -224,7 +237,8 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
     uploads = [_SegmentUpload(path) for path in segment_files(folder)]
     for upload in uploads:
         upload.look()
-    left = [upload for upload in uploads if not upload.process or is_alive(upload.process) is False]
+    # What its program has let go of, or can no longer send itself. Should it be sent twice, it is stored once.
+    left = [one for one in uploads if one.sealed or one.is_abandoned()]
     if not left:
         return not uploads and _remove_if_done(folder)
     known = client.state(run_id)
@@ -240,7 +254,7 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
 
 def _remove_if_done(folder: Path) -> bool:
     """Remove a run's spool when no segment is left in it."""
-    if any(SEGMENT_NAME.fullmatch(path.name) for path in folder.iterdir()):
+    if segment_files(folder):
         return False
     for path in [*(folder / "blobs").glob("*"), folder / ".sync.lock"]:
         path.unlink(missing_ok=True)
@@ -254,7 +268,11 @@ def _remove_if_done(folder: Path) -> bool:
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[bool]:
-    descriptor = os.open(folder / ".sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(folder / ".sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # all sent in the meantime
+        yield False
+        return
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

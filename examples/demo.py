@@ -1,0 +1,41 @@
+"""What `make demo` shows: an agent learns, its run is recorded, listed, drawn and exported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def say(text: str) -> None:
+    print(f"\n\033[1m== {text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
+
+
+def run(*words: str) -> None:
+    print("$", " ".join(words).replace(f"{HERE}{os.sep}", "examples/"), flush=True)
+    program = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
+    subprocess.run(program, check=True)
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="operant-demo-"))
+    os.chdir(folder)
+    say(f"A project of its own, in {folder}")
+    run("operant", "init")
+    say("An agent learns to balance a pole, and records its run")
+    for seed in (2, 1):
+        run("python", str(HERE / "tracking" / "hill_climb.py"), "--seed", str(seed))
+    say("All runs, and one of them")
+    run("operant", "runs")
+    run("operant", "runs", "show", "last")
+    say("The same run for TensorBoard")
+    run("operant", "export", "last", "--to", "tensorboard", "--out", "board")
+    say(f"Done. Look around: cd {folder} && operant runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""How one middleware is named, run forward, and resumed backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+from operant.framework.context import Context
+
+Middleware = Callable[[Context], Any]
+Suspended = tuple[str, Generator[Any, Any, Any]]
+
+
+def middleware_name(fn: Middleware) -> str:
+    """What people call it: ``evaluate`` for the ``_evaluate`` that ``evaluate(...)`` returned."""
+    given = getattr(fn, "__middleware_name__", None)
+    if isinstance(given, str):
+        return given
+    if isinstance(fn, functools.partial):
+        return middleware_name(fn.func)
+    name = getattr(fn, "__name__", None)
+    if not isinstance(name, str):
+        return type(fn).__name__
+    maker, _, _ = getattr(fn, "__qualname__", name).rpartition(".<locals>.")
+    if maker and name.startswith("_"):
+        return maker.rpartition(".")[2]
+    return name
+
+
+def set_middleware_name(fn: Middleware, name: str) -> None:
+    """Make a wrapper answer to the name of what it wraps; objects that allow no attribute keep their own."""
+    try:
+        fn.__middleware_name__ = name  # type: ignore[attr-defined]
+    except AttributeError:
+        pass
+
+
+def add_place(error: BaseException, name: str, ctx: Context, part: str) -> None:
+    """Say in the error itself which middleware raised it, and in which pass."""
+    note = f"in middleware {name!r}, {part}, at total_step {ctx.get('total_step')}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def run_forward(name: str, fn: Middleware, ctx: Context) -> Generator[Any, Any, Any] | None:
+    """Run a middleware, or its part before `yield`; a generator that has more to do is returned."""
+    try:
+        result = fn(ctx)
+        if result is not None and isinstance(result, Generator):
+            try:
+                next(result)
+            except StopIteration:
+                return None
+            return result
+    except BaseException as error:
+        add_place(error, name, ctx, "forward")
+        raise
+    return None
+
+
+def run_backward(suspended: list[Suspended], ctx: Context) -> None:
+    """Resume what was suspended, the latest first, and empty the list."""
+    while suspended:
+        name, generator = suspended.pop()
+        try:
+            next(generator)
+        except StopIteration:
+            continue
+        except BaseException as error:
+            add_place(error, name, ctx, "after its yield")
+            close_all(suspended)
+            raise
+        generator.close()
+        close_all(suspended)
+        twice = RuntimeError("a middleware may yield once: what comes before runs forward, the rest backward")
+        add_place(twice, name, ctx, "after its yield")
+        raise twice
+
+
+def close_all(suspended: list[Suspended]) -> None:
+    """Let the suspended middleware of a failed pass run their `finally` blocks, the latest first."""
+    while suspended:
+        suspended.pop()[1].close()
+
+
+def serial(fns: Iterable[Middleware]) -> Middleware:
+    """One middleware that runs these in order, and their parts after `yield` in reverse order."""
+    named = [(middleware_name(fn), fn) for fn in fns]
+
+    def run_in_order(ctx: Context) -> Generator[None, None, None] | None:
+        suspended: list[Suspended] = []
+        try:
+            for name, fn in named:
+                generator = run_forward(name, fn, ctx)
+                if generator is not None:
+                    suspended.append((name, generator))
+        except BaseException:
+            close_all(suspended)
+            raise
+        return _rest(suspended, ctx) if suspended else None
+
+    set_middleware_name(run_in_order, "serial(" + ", ".join(name for name, _ in named) + ")")
+    return run_in_order
+
+
+def _rest(suspended: list[Suspended], ctx: Context) -> Generator[None, None, None]:
+    try:
+        yield
+        run_backward(suspended, ctx)
+    finally:
+        close_all(suspended)

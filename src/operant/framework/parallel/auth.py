@@ -1,0 +1,59 @@
+"""Both ends of a connection prove that they know the shared secret, before anything else is read.
+
+All messages of this exchange have fixed lengths and are compared, never parsed: nothing that an unknown
+peer sends reaches a decoder. Challenge and answer go both ways, so neither end talks to a stranger.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+
+from operant.framework.errors import AuthenticationError
+
+_MAGIC = b"OPERANT1"
+_NONCE = 32
+_PROOF = 32
+HANDSHAKE_TIMEOUT = 5.0
+
+
+def greet_as_dialer(sock: socket.socket, secret: bytes) -> None:
+    """Prove the secret to a listener, and have it proved."""
+    own = secrets.token_bytes(_NONCE)
+    sock.sendall(_MAGIC + own)
+    answer = _receive(sock, len(_MAGIC) + _NONCE + _PROOF)
+    theirs, proof = answer[len(_MAGIC) : -_PROOF], answer[-_PROOF:]
+    if answer[: len(_MAGIC)] != _MAGIC:
+        raise AuthenticationError("the listener does not speak Operant's protocol, version 1")
+    if not hmac.compare_digest(proof, _prove(secret, b"listener", own, theirs)):
+        raise AuthenticationError("the listener does not know the shared secret")
+    sock.sendall(_prove(secret, b"dialer", theirs, own))
+
+
+def greet_as_listener(sock: socket.socket, secret: bytes) -> None:
+    """Have the secret proved by whoever dialled, and prove it."""
+    hello = _receive(sock, len(_MAGIC) + _NONCE)
+    if hello[: len(_MAGIC)] != _MAGIC:
+        raise AuthenticationError("the peer does not speak Operant's protocol, version 1")
+    theirs = hello[len(_MAGIC) :]
+    own = secrets.token_bytes(_NONCE)
+    sock.sendall(_MAGIC + own + _prove(secret, b"listener", theirs, own))
+    proof = _receive(sock, _PROOF)
+    if not hmac.compare_digest(proof, _prove(secret, b"dialer", own, theirs)):
+        raise AuthenticationError("the peer does not know the shared secret")
+
+
+def _prove(secret: bytes, role: bytes, challenge: bytes, own: bytes) -> bytes:
+    # The role is in the proof, so that an answer cannot be sent back to the one who gave it.
+    return hmac.digest(secret, role + challenge + own, "sha256")
+
+
+def _receive(sock: socket.socket, n: int) -> bytes:
+    received = b""
+    while len(received) < n:
+        part = sock.recv(n - len(received))
+        if not part:
+            raise AuthenticationError("the peer hung up during the handshake (a wrong secret, most likely)")
+        received += part
+    return received

@@ -1,0 +1,333 @@
+"""The thread that moves bytes: all connections of one process."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from operant.framework.errors import AuthenticationError
+from operant.framework.parallel.addresses import connect, listen, local_address
+from operant.framework.parallel.auth import HANDSHAKE_TIMEOUT, greet_as_dialer, greet_as_listener
+from operant.framework.parallel.link import (
+    SEGMENT_FROM,
+    Frame,
+    Kind,
+    Link,
+    LinkClosed,
+    Parcel,
+    PeerInfo,
+    process_place,
+)
+from operant.framework.parallel.segments import (
+    SegmentPlace,
+    SegmentPool,
+    map_segment,
+    shared_memory_works,
+)
+from operant.framework.parallel.wire import BodyLayout, WireError, decode, encode
+
+_LOG = logging.getLogger(__name__)
+
+# Before a peer has introduced itself nothing longer than this is read from it.
+_MAX_HELLO = 1 << 16
+_MAX_HANDSHAKES = 64
+
+FrameHandler = Callable[[Link, Frame], None]
+
+
+class Hub:
+    """Listens, dials, reads and writes for one process. Handlers run in its thread and must not wait."""
+
+    def __init__(
+        self,
+        info: PeerInfo,
+        secret: bytes,
+        on_frame: FrameHandler,
+        on_link: Callable[[Link], None],
+        on_lost: Callable[[Link, str], None],
+    ) -> None:
+        self.info = info
+        self.pool = SegmentPool()
+        self._secret = secret
+        self._on_frame = on_frame
+        self._on_link = on_link
+        self._on_lost = on_lost
+        self._selector = selectors.DefaultSelector()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._listeners: list[socket.socket] = []
+        self._todo: list[Callable[[], None]] = []
+        self._todo_lock = threading.Lock()
+        self._handshakes = threading.BoundedSemaphore(_MAX_HANDSHAKES)
+        self.links: list[Link] = []
+        self._closing = False
+        self._probe: tuple[int, int, int] | None = None
+        self._place = process_place()
+        if shared_memory_works():
+            layout = BodyLayout()
+            layout.add(memoryview(b"probe"))
+            # In flight for ever: it is written once and never used for anything else.
+            self._probe = self.pool.write(layout, n_readers=1)[1]
+        self._thread = threading.Thread(target=self._run, name="operant-hub", daemon=True)
+        self._thread.start()
+
+    # -- connections -------------------------------------------------------------------------------
+    def listen(self, address: str) -> str:
+        """Accept connections at an address; returns it with what was left open (port 0) filled in."""
+        listener = listen(address)
+        self._listeners.append(listener)
+        self.do(lambda: self._watch(listener))
+        return local_address(listener, address)
+
+    def dial(self, address: str, timeout: float) -> Link:
+        """Connect, trying again while nobody listens there yet."""
+        deadline = time.monotonic() + timeout
+        pause = 0.01
+        while True:
+            try:
+                sock = connect(address, HANDSHAKE_TIMEOUT)
+                break
+            except OSError as error:
+                if time.monotonic() + pause > deadline:
+                    raise ConnectionError(
+                        f"nobody answers at {address} ({error}) after {timeout:.0f} s"
+                    ) from error
+                time.sleep(pause)
+                pause = min(2 * pause, 0.5)
+        try:
+            sock.settimeout(HANDSHAKE_TIMEOUT)
+            greet_as_dialer(sock, self._secret)
+            return self._introduce(sock)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return
+        if not self._handshakes.acquire(blocking=False):
+            sock.close()
+            return
+        # A peer that says nothing must not hold up the others: each introduction has its own thread.
+        threading.Thread(target=self._welcome, args=(sock,), name="operant-welcome", daemon=True).start()
+
+    def _welcome(self, sock: socket.socket) -> None:
+        try:
+            sock.settimeout(HANDSHAKE_TIMEOUT)
+            greet_as_listener(sock, self._secret)
+            self._introduce(sock)
+        except (AuthenticationError, WireError, OSError) as error:
+            _LOG.warning("refused a connection: %s", error)
+            sock.close()
+        finally:
+            self._handshakes.release()
+
+    def _introduce(self, sock: socket.socket) -> Link:
+        """Both know the secret now: say who is who, and find out whether memory can be shared."""
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _notice_dead_machines(sock)
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        own: dict[str, Any] = {
+            "node_id": self.info.node_id,
+            "incarnation": self.info.incarnation,
+            "labels": sorted(self.info.labels),
+            "role": self.info.role,
+            "probe": self._probe,
+            **self._place,
+        }
+        _send_small(sock, own)
+        theirs = _receive_small(sock)
+        try:
+            info = PeerInfo(
+                node_id=int(theirs["node_id"]),
+                incarnation=int(theirs["incarnation"]),
+                pid=int(theirs["pid"]),
+                labels=[str(label) for label in theirs["labels"]],
+                role=str(theirs["role"]),
+            )
+            probe = theirs["probe"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"the peer did not introduce itself properly: {error!r}") from error
+        same_machine = bool(self._place["machine"]) and theirs.get("machine") == self._place["machine"]
+        _send_small(sock, same_machine and _can_read(info.pid, probe))
+        link = Link(sock, info, bool(_receive_small(sock)), self.pool)
+        registered = threading.Event()
+
+        def register() -> None:
+            self.links.append(link)
+            self._on_link(link)
+            self._selector.register(sock, selectors.EVENT_READ, link)
+            registered.set()
+
+        self.do(register)
+        if not registered.wait(HANDSHAKE_TIMEOUT):
+            raise LinkClosed("this process is ending")
+        return link
+
+    # -- sending -----------------------------------------------------------------------------------
+    def send(self, link: Link, kind: Kind, value: Any = None) -> bool:
+        """Send one message to one peer; False when it is gone."""
+        return self.send_all([link], Parcel.pack(kind, value)) == 1
+
+    def send_all(self, links: list[Link], parcel: Parcel) -> int:
+        """Send one message to several peers, large contents through one piece of shared memory."""
+        readers = sum(link.peer_can_read for link in links)
+        if readers and parcel.layout.nbytes >= SEGMENT_FROM:
+            parcel.segment, parcel.place = self.pool.write(parcel.layout, readers)
+        n_sent = 0
+        for link in links:
+            try:
+                if link.post(parcel):
+                    self.do(lambda link=link: self._watch_writable(link))  # type: ignore[misc]
+                n_sent += 1
+            except LinkClosed:
+                if parcel.segment is not None and link.peer_can_read:
+                    self.pool.arrived(parcel.segment)
+        return n_sent
+
+    # -- the thread --------------------------------------------------------------------------------
+    def do(self, action: Callable[[], None]) -> None:
+        """Run something in the hub's thread, soon."""
+        with self._todo_lock:
+            first = not self._todo
+            self._todo.append(action)
+        if first:
+            try:
+                self._wake_out.send(b"!")
+            except (BlockingIOError, OSError):
+                pass
+
+    def _run(self) -> None:
+        while not self._closing:
+            for key, events in self._selector.select():
+                if key.fileobj is self._wake_in:
+                    self._do_all()
+                elif isinstance(key.data, Link):
+                    self._serve(key.data, events)
+                elif isinstance(key.fileobj, socket.socket):
+                    self._accept(key.fileobj)
+
+    def _do_all(self) -> None:
+        try:
+            self._wake_in.recv(4096)
+        except BlockingIOError:
+            pass
+        with self._todo_lock:
+            todo, self._todo = self._todo, []
+        for action in todo:
+            try:
+                action()
+            except Exception:
+                _LOG.exception("an action of the hub failed")
+
+    def _serve(self, link: Link, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE and link.flush_outbox():
+                self._selector.modify(link.sock, selectors.EVENT_READ, link)
+            if events & selectors.EVENT_READ:
+                for frame in link.receive():
+                    self._handle(link, frame)
+        except (WireError, OSError) as error:
+            self._lose(link, str(error))
+
+    def _handle(self, link: Link, frame: Frame) -> None:
+        if frame.kind is Kind.SEGMENT_MAPPED:
+            link.segment_mapped()
+        elif frame.kind is Kind.BYE:
+            link.said_bye = True
+        else:
+            self._on_frame(link, frame)
+
+    def _watch(self, listener: socket.socket) -> None:
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def _watch_writable(self, link: Link) -> None:
+        if not link.closed:
+            self._selector.modify(link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, link)
+
+    def _lose(self, link: Link, why: str) -> None:
+        if link.closed:
+            return
+        self._selector.unregister(link.sock)
+        link.close()
+        if link in self.links:
+            self.links.remove(link)
+        self._on_lost(link, why)
+
+    def drain(self, timeout: float) -> bool:
+        """Wait until everything that was sent has left this process."""
+        deadline = time.monotonic() + timeout
+        while any(link.outbox for link in list(self.links) if not link.closed):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def close(self) -> None:
+        """Say goodbye and end the thread."""
+        for link in list(self.links):
+            self.send(link, Kind.BYE)
+        self.drain(5.0)
+        self._closing = True
+        self.do(lambda: None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        for link in list(self.links):
+            link.close()
+        for listener in self._listeners:
+            listener.close()
+        self._selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
+        self.pool.close()
+
+
+def _can_read(pid: int, probe: Any) -> bool:
+    try:
+        place: SegmentPlace = (int(probe[0]), int(probe[1]), int(probe[2]))
+        return bytes(map_segment(pid, place)[:5]) == b"probe"
+    except (OSError, TypeError, ValueError, IndexError):
+        return False
+
+
+def _send_small(sock: socket.socket, value: Any) -> None:
+    head = encode(value, BodyLayout())
+    sock.sendall(len(head).to_bytes(4, "little") + head)
+
+
+def _receive_small(sock: socket.socket) -> Any:
+    length = int.from_bytes(_receive_exactly(sock, 4), "little")
+    if length > _MAX_HELLO:
+        raise WireError(f"the peer introduced itself with {length} bytes, more than the {_MAX_HELLO} allowed")
+    return decode(_receive_exactly(sock, length), allow_pickle=False)
+
+
+def _receive_exactly(sock: socket.socket, n: int) -> bytes:
+    received = b""
+    while len(received) < n:
+        part = sock.recv(n - len(received))
+        if not part:
+            raise WireError("the peer hung up during its introduction")
+        received += part
+    return received
+
+
+def _notice_dead_machines(sock: socket.socket) -> None:
+    """A machine that lost power closes no connection; probes find out within about ten seconds."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)

@@ -1,0 +1,110 @@
+"""`Parallel.runner(...)(main)`: the same main in several processes, linked to each other."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, Literal
+
+from operant.framework.parallel.local_engine import Engine, LocalEngine
+from operant.framework.parallel.settings import Labels, RunnerSettings
+from operant.framework.parallel.supervisor import Supervisor
+from operant.framework.parallel.topology import Topology
+
+
+class Parallel:
+    """Starts parallel runs."""
+
+    @classmethod
+    def runner(
+        cls,
+        n_parallel_workers: int,
+        topology: Topology = "mesh",
+        *,
+        engine: Literal["local", "ray"] = "local",
+        attach_to: Sequence[str] = (),
+        protocol: Literal["ipc", "tcp"] = "ipc",
+        address: str | None = None,
+        ports: int | Sequence[int] | None = None,
+        labels: Labels | Mapping[int, Labels] = None,
+        node_ids: int | Sequence[int] | None = None,
+        auto_recover: bool = False,
+        max_retries: float = inf,
+        recover_every: int = 1,
+        stall_timeout: float | None = None,
+        schedule: Literal["free", "lockstep"] = "free",
+        secret: str | bytes | None = None,
+        ray_options: Mapping[str, Any] | None = None,
+    ) -> Callable[..., list[Any]]:
+        """A function that runs `main` in every worker and returns what each returned, in order.
+
+        topology: who is linked: 'star' (the first worker with each other one), 'mesh' (all), 'alone' (none).
+        engine: 'local' starts processes on this machine; 'ray' lets Ray place and supervise them.
+        attach_to: addresses of workers of other runners to link to, ``tcp://host:port``.
+        protocol, address, ports: 'tcp' listens for other machines too, one port for each worker.
+        secret: what all machines of a run know (or ``OPERANT_SECRET``); the network is refused without it.
+        labels: for all workers, or a mapping from node id to labels, for `task.use(filter_labels=...)`.
+        node_ids: the number of each worker, or of the first.
+        auto_recover: restart a worker that failed, up to `max_retries` times, with what its task had
+        registered at its last pass (at every `recover_every`-th). Otherwise a failure ends the run.
+        stall_timeout: seconds without a pass after which a worker counts as hung and is killed.
+        schedule: 'lockstep' lets one worker run at a time, in a fixed order: a run repeats bit by bit.
+        ray_options: passed to Ray for each worker, such as ``{'num_cpus': 2}``.
+        """
+        settings = RunnerSettings(
+            n_parallel_workers=n_parallel_workers,
+            topology=topology,
+            engine=engine,
+            attach_to=tuple(attach_to) if not isinstance(attach_to, str) else attach_to,
+            protocol=protocol,
+            address=address,
+            ports=ports,
+            labels=labels,
+            node_ids=node_ids,
+            auto_recover=auto_recover,
+            max_retries=max_retries,
+            recover_every=recover_every,
+            stall_timeout=stall_timeout,
+            schedule=schedule,
+            secret=secret,
+            ray_options=ray_options,
+        )
+
+        def run(main: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+            if _needs_no_other_process(settings):
+                return [main(*args, **kwargs)]
+            packed = _pack(main, args, kwargs)
+            return Supervisor(settings, _engine(settings), packed, list(sys.path)).run()
+
+        return run
+
+
+def _needs_no_other_process(settings: RunnerSettings) -> bool:
+    return (
+        settings.n_parallel_workers == 1
+        and settings.engine == "local"
+        and not settings.reaches_out
+        and not settings.auto_recover
+        and settings.stall_timeout is None
+        and settings.node_ids is None
+    )
+
+
+def _engine(settings: RunnerSettings) -> Engine:
+    if settings.engine == "ray":
+        from operant.framework.parallel.ray_engine import RayEngine
+
+        return RayEngine(settings)
+    return LocalEngine()
+
+
+def _pack(main: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    try:
+        return pickle.dumps((main, args, kwargs))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"the workers must be able to import main and its arguments: {error}; "
+            "main is a function at the top level of a module"
+        ) from error

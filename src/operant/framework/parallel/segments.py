@@ -1,0 +1,141 @@
+"""Shared memory that cannot leak: anonymous files of the writer, reached by its process id.
+
+A segment is a memfd. It has no name, so there is nothing to clean up: the kernel frees it when the last
+process that holds or maps it is gone, however that process ended. A reader opens ``/proc/<pid>/fd/<n>``
+of the writer, takes a shared `flock` and maps it privately (copy-on-write): reading copies nothing,
+writing changes nothing elsewhere. The lock lives as long as the mapping, even after the file descriptor
+is closed, and ends with the process. So the writer knows which segments are free: those that it can lock
+for itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import secrets
+import struct
+import sys
+import threading
+
+import numpy as np
+
+from operant.framework.parallel.wire import ALIGNMENT, BodyLayout
+
+_HEADER = struct.Struct("<8sQ")
+_MAGIC = b"OPRNTSEG"
+_HEADER_BYTES = ALIGNMENT
+_GRAIN = 1 << 16
+# Idle segments beyond this number are given back to the system.
+_MAX_IDLE = 4
+
+# Where a segment is: file descriptor in its owner, token, bytes of the body.
+SegmentPlace = tuple[int, int, int]
+
+
+def shared_memory_works() -> bool:
+    return sys.platform == "linux" and hasattr(os, "memfd_create")
+
+
+class Segment:
+    """One piece of shared memory of this process."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = (capacity + _HEADER_BYTES + _GRAIN - 1) // _GRAIN * _GRAIN
+        self.fd = os.memfd_create("operant", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, self.capacity)
+        self._map = mmap.mmap(self.fd, self.capacity)
+        self._bytes = np.frombuffer(self._map, dtype=np.uint8)
+        self.token = secrets.randbits(64)
+        _HEADER.pack_into(self._map, 0, _MAGIC, self.token)
+        # How many peers have been told of the contents and have not mapped them yet.
+        self.in_flight = 0
+
+    def lock(self) -> bool:
+        """True when no process maps this segment; it is then locked for writing."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self) -> None:
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def write(self, layout: BodyLayout) -> SegmentPlace:
+        """Copy the buffers; numpy lets other threads run meanwhile."""
+        for offset, buffer in layout.buffers:
+            start = _HEADER_BYTES + offset
+            np.copyto(self._bytes[start : start + buffer.nbytes], np.frombuffer(buffer, dtype=np.uint8))
+        return self.fd, self.token, layout.nbytes
+
+    def close(self) -> None:
+        del self._bytes
+        self._map.close()
+        os.close(self.fd)
+
+
+class SegmentPool:
+    """The segments of this process, used again and again: touched memory is 10 times faster than new."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._segments: list[Segment] = []
+
+    def write(self, layout: BodyLayout, n_readers: int) -> tuple[Segment, SegmentPlace]:
+        """Put a body into a segment that `n_readers` peers will be told of."""
+        with self._lock:
+            segment = self._acquire(layout.nbytes)
+            segment.in_flight = n_readers
+        try:
+            return segment, segment.write(layout)
+        finally:
+            segment.unlock()
+
+    def arrived(self, segment: Segment) -> None:
+        """A peer has mapped the segment, or will never do so."""
+        with self._lock:
+            segment.in_flight -= 1
+
+    def close(self) -> None:
+        with self._lock:
+            for segment in self._segments:
+                segment.close()
+            self._segments.clear()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def _acquire(self, nbytes: int) -> Segment:
+        needed = nbytes + _HEADER_BYTES
+        idle = [segment for segment in self._segments if segment.in_flight == 0 and segment.lock()]
+        fitting = sorted((s for s in idle if s.capacity >= needed), key=lambda s: s.capacity)
+        chosen = fitting[0] if fitting else None
+        if chosen is None:
+            # A state that grows a little each time should not need a new segment each time.
+            chosen = Segment(nbytes + nbytes // 8)
+            chosen.lock()
+            self._segments.append(chosen)
+        spare = [segment for segment in idle if segment is not chosen]
+        for segment in spare:
+            segment.unlock()
+        for segment in spare[_MAX_IDLE:]:
+            self._segments.remove(segment)
+            segment.close()
+        return chosen
+
+
+def map_segment(pid: int, place: SegmentPlace) -> memoryview:
+    """The contents of a segment of another process, as memory of this one."""
+    fd_there, token, nbytes = place
+    fd = os.open(f"/proc/{pid}/fd/{fd_there}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if _HEADER.unpack(os.pread(fd, _HEADER.size, 0)) != (_MAGIC, token):
+            raise OSError(f"file {fd_there} of process {pid} is not the expected segment")
+        mapped = mmap.mmap(
+            fd, _HEADER_BYTES + nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+        )
+    finally:
+        os.close(fd)
+    return memoryview(mapped)[_HEADER_BYTES:]

@@ -1,0 +1,214 @@
+"""The commands as a newcomer types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from operant import Run, SummaryWriter
+from operant.cli import COMMANDS, main
+
+HEAVY = {"torch", "ray", "sklearn", "scipy", "starlette", "uvicorn", "lightning", "mujoco", "pandas", "pyarrow", "PIL",
+         "optuna", "gymnasium", "hydra", "kubernetes", "matplotlib", "tensorboard", "psutil", "rich"}  # fmt: skip
+
+
+def command(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "operant", *words], capture_output=True, text=True, check=check, timeout=60
+    )
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stderr.split())
+
+
+def record(name: str = "cartpole") -> str:
+    with SummaryWriter(name, system_metrics=False, tags=["demo"], config={"lr": 0.1, "net": [64, 64]}) as writer:
+        for step in range(100):
+            writer.add_scalar("return", float(step), step)
+            writer.add_scalar("loss", float("nan") if step == 50 else 1 / (step + 1), step)
+        writer.add_text("note", "hello *world*", 1)
+        writer.add_image("picture", np.full((3, 4, 5), 0.5), 2)
+        writer.add_histogram("weights", np.arange(10.0), 3)
+    return writer.run_id
+
+
+@pytest.mark.parametrize("words", [["--help"], ["runs"], ["init"], ["--version"]])
+def test_light_commands_load_little(words: list[str]) -> None:
+    record()
+    main(["runs"])  # the index is warm, as it is on any but the first call
+    bare = loaded_by("")
+    ours = loaded_by(f"from operant.cli import main\nassert main({words!r}) == 0") - bare
+    assert not {name.split(".")[0] for name in ours} & HEAVY
+    assert "numpy" not in ours
+    assert len(ours) < 160, sorted(ours)
+
+
+def test_import_operant_is_light() -> None:
+    ours = loaded_by("import operant") - loaded_by("")
+    assert len(ours) < 40, sorted(ours)
+    assert not {name.split(".")[0] for name in loaded_by("from operant import SummaryWriter")} & HEAVY
+
+
+def test_the_overview_names_every_command() -> None:
+    text = command("--help").stdout
+    for name in COMMANDS:
+        assert f"  {name}" in text
+    for name in COMMANDS:
+        assert "usage: operant" in command(name, "--help").stdout
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    done = command("rusn", check=False)
+    assert done.returncode == 2
+    assert "did you mean 'runs'" in done.stderr
+
+
+def test_init_makes_the_folder_and_keeps_it_out_of_git(tmp_path: Path) -> None:
+    done = command("init", str(tmp_path / "project"))
+    assert done.stdout.startswith("Made: ")
+    root = tmp_path / "project" / ".operant"
+    assert (root / "runs").is_dir() and (root / "searches").is_dir()
+    assert (root / ".gitignore").read_text() == "*\n"
+    assert command("init", str(tmp_path / "project")).stdout.startswith("Already there: ")
+
+
+def test_without_runs_a_newcomer_is_told_how_to_make_one() -> None:
+    assert "from operant import SummaryWriter" in command("runs").stdout
+
+
+def test_runs_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    run_id = record()
+    lines = command("runs").stdout.splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"]
+    assert lines[1].split()[:3] == [run_id, "cartpole", "FINISHED"]
+    (row,) = json.loads(command("runs", "--json").stdout)
+    assert list(row) == ["id", "name", "status", "started", "ended", "tags"]
+    assert row["id"] == run_id and row["tags"] == ["demo"]
+    assert row["started"] <= row["ended"]
+    assert json.loads(command("runs", "--json", "--tag", "other").stdout) == []
+    assert len(json.loads(command("runs", "--json", "--status", "finished", "--last", "5").stdout)) == 1
+
+
+def test_one_run_in_full() -> None:
+    run_id = record()
+    text = command("runs", "show", "cartpole").stdout
+    assert f"run       {run_id}" in text
+    assert "lr = 0.1" in text
+    assert "return" in text and "▁" in text
+    shown = json.loads(command("runs", "show", "last", "--scalar", "--json").stdout)
+    assert shown["scalars"]["return"][99] == {
+        "iteration": 99,
+        "value": 99.0,
+        "created": shown["scalars"]["return"][99]["created"],
+    }
+    assert shown["params"] == {"lr": 0.1, "net": [64, 64]}
+
+
+def test_a_hostile_name_cannot_steer_the_terminal() -> None:
+    with SummaryWriter("evil\x1b]0;owned\x07\x1b[2J", system_metrics=False, tags=["\x1b[31m"]):
+        pass
+    for words in (["runs"], ["runs", "show", "last"]):
+        assert "\x1b" not in command(*words).stdout
+
+
+def test_errors_are_one_line() -> None:
+    for words in (["runs", "show", "../x"], ["runs", "show", "missing"], ["export", "missing", "--to", "csv"]):
+        done = command(*words, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith("operant: ") and done.stderr.count("\n") == 1
+    record()
+    done = command("export", "last", "--to", "cvs", check=False)
+    assert "did you mean 'csv'" in done.stderr
+
+
+def test_export_to_csv_and_jsonl() -> None:
+    run_id = record()
+    command("export", run_id, "--to", "csv")
+    with Path(f"{run_id}.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 200
+    assert [row["value"] for row in rows if row["tag"] == "return"][:3] == ["0.0", "1.0", "2.0"]
+    command("export", "last", "--to", "jsonl", "--out", "deep/folder/out.jsonl")
+    lines = [json.loads(line) for line in Path("deep/folder/out.jsonl").read_text().splitlines()]
+    assert len(lines) == 200
+    assert lines[50] == {"tag": "loss", "step": 50, "wall": lines[50]["wall"], "value": None}
+    done = command("export", "last", "--to", "csv", check=False)
+    assert "exists already" in done.stderr
+
+
+def test_export_to_parquet() -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    run_id = record()
+    command("export", run_id, "--to", "parquet")
+    table = parquet.read_table(f"{run_id}.parquet").to_pydict()
+    assert table["tag"] == ["loss"] * 100 + ["return"] * 100
+    assert table["value"][100:] == [float(step) for step in range(100)]
+
+
+def test_tensorboard_reads_the_export_and_it_comes_back() -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run_id = record()
+    command("export", run_id, "--to", "tensorboard", "--out", "board")
+    reader = EventAccumulator("board", size_guidance={"scalars": 0, "images": 0})
+    reader.Reload()
+    assert [event.value for event in reader.Scalars("return")] == [float(step) for step in range(100)]
+    assert np.isnan(reader.Scalars("loss")[50].value)
+    assert reader.Images("picture")[0].width == 5
+    assert reader.Histograms("weights")[0].histogram_value.num == 10
+    assert "note/text_summary" in reader.Tags()["tensors"] or "note" in reader.Tags()["tensors"]
+
+    assert "(200 points)" in command("import-tensorboard", "board").stdout
+    again = Run.open("board")
+    original = Run.open(run_id)
+    for tag in original.scalar_tags:
+        np.testing.assert_array_equal(again.scalars(tag)["step"], original.scalars(tag)["step"])
+        np.testing.assert_array_equal(again.scalars(tag)["wall"], original.scalars(tag)["wall"])
+        np.testing.assert_allclose(again.scalars(tag)["value"], original.scalars(tag)["value"], rtol=1e-6)
+    assert again.text("note")[0].text == "hello *world*"
+    assert again.media("picture")[0].path.read_bytes() == original.media("picture")[0].path.read_bytes()
+    assert again.histograms("weights")[0]["counts"] == original.histograms("weights")[0]["counts"]
+    assert again.params["lr"] == 0.1
+
+
+def test_torch_logs_are_imported_run_by_run() -> None:
+    board = pytest.importorskip("torch.utils.tensorboard")
+    for name in ("a", "b/c"):
+        with board.SummaryWriter(f"logs/{name}") as writer:
+            for step in range(5):
+                writer.add_scalar("x", step, step)
+            writer.add_text("t", "text")
+    out = command("import-tensorboard", "logs").stdout
+    assert out.count("(5 points)") == 2
+    assert Run.open("c-").text("t")[0].text == "text"
+    assert "no TensorBoard event files" in command("import-tensorboard", ".operant", check=False).stderr
+
+
+def test_compact_all_and_one() -> None:
+    record("a")
+    live = SummaryWriter("live", system_metrics=False)
+    out = command("compact").stdout
+    assert out.count("->") == 1
+    assert command("compact", live.run_id, check=False).returncode == 1
+    live.close()
+    assert "->" in command("compact", live.run_id).stdout
+
+
+def test_a_reader_that_hangs_up_is_no_error() -> None:
+    for number in range(3):
+        record(f"r{number}")
+    done = subprocess.run(
+        f"{sys.executable} -m operant runs | head -1", shell=True, capture_output=True, text=True, env=os.environ
+    )
+    assert done.stderr == ""

@@ -1,0 +1,202 @@
+"""The journal of a search: numbered, fenced, followed, never half written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operant.errors import OperantError
+from operant.tracking.journal import (
+    Journal,
+    JournalReader,
+    Lease,
+    LeaseHeldError,
+    collect_messages,
+    post_message,
+)
+
+
+def records(folder: Path) -> list[tuple[int, int, object]]:
+    return [(entry.sequence, entry.epoch, entry.record["n"]) for entry in JournalReader(folder).poll()]
+
+
+def test_what_was_committed_is_replayed_in_order(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "s") as journal:
+        assert [journal.append("proposed", n=n) for n in range(5)] == [0, 1, 2, 3, 4]
+        journal.commit()
+        journal.append("proposed", n=5)
+    with Journal.open(tmp_path / "s") as journal:
+        assert [(entry.sequence, entry.record["n"]) for entry in journal.replay()] == [(n, n) for n in range(6)]
+        assert journal.epoch == 2
+        assert journal.append("proposed", n=6) == 6
+        journal.commit(durable=True)
+    assert records(tmp_path / "s") == [*((n, 1, n) for n in range(6)), (6, 2, 6)]
+
+
+def test_a_reader_follows(tmp_path: Path) -> None:
+    reader = JournalReader(tmp_path / "s")
+    assert list(reader.poll()) == []
+    with Journal.open(tmp_path / "s") as journal:
+        for n in range(3):
+            journal.append("x", n=n)
+            journal.commit()
+            assert [entry.record for entry in reader.poll()] == [{"type": "x", "n": n}]
+        assert list(reader.poll()) == []
+
+
+def test_a_second_controller_is_refused_with_host_and_pid(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "s"):
+        with pytest.raises(LeaseHeldError, match=f"process {os.getpid()} on host"):
+            Journal.open(tmp_path / "s")
+        script = (
+            "import sys, pathlib\nfrom operant.tracking.journal import *\n"
+            "try: Journal.open(pathlib.Path(sys.argv[1]))\nexcept LeaseHeldError as error: print(error)"
+        )
+        done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "s")], capture_output=True, text=True)
+        assert f"'s' is already run by process {os.getpid()}" in done.stdout
+    Journal.open(tmp_path / "s").close()
+
+
+HOLDER = """
+import sys, pathlib, os, signal
+from operant.tracking.journal import Journal
+journal = Journal.open(pathlib.Path(sys.argv[1]))
+journal.append("x", n=0)
+journal.commit()
+print("ready", flush=True)
+for line in sys.stdin:
+    journal.append("x", n=int(line))
+    try:
+        journal.commit()
+        print("written", flush=True)
+    except Exception as error:
+        print(error, flush=True)
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_the_lease_of_a_killed_controller_is_free_at_once(tmp_path: Path) -> None:
+    process = holder(tmp_path / "s")
+    process.kill()
+    process.communicate()
+    with Journal.open(tmp_path / "s") as journal:
+        assert journal.epoch == 2
+        assert [entry.record["n"] for entry in journal.replay()] == [0]
+
+
+def test_a_controller_that_wakes_up_after_it_was_replaced_is_fenced_off(tmp_path: Path) -> None:
+    """Its lock is gone (here: forced); what it still tries to write is refused, or passed over by readers."""
+    process = holder(tmp_path / "s")
+    process.send_signal(signal.SIGSTOP)
+    lease = tmp_path / "s" / "lease.json"
+    stolen = lease.read_text().replace('"epoch": 1', '"epoch": 2')
+    (tmp_path / "new").write_text(stolen)
+    (tmp_path / "new").replace(lease)
+    process.send_signal(signal.SIGCONT)
+    out, _ = process.communicate("7\n")
+    assert "another controller has taken over" in out
+    assert records(tmp_path / "s") == [(0, 1, 0)]
+
+
+def test_entries_of_an_older_epoch_are_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    old = Journal.open(folder)
+    old.append("x", n=0)
+    old.commit()
+    old.lease.release()
+    new = Journal.open(folder)
+    new.append("x", n=1)
+    new.commit()
+    old.lease._mark = new.lease._mark  # as if its check had come just before the take-over
+    old.append("x", n=99)
+    old.commit()
+    new.append("x", n=2)
+    new.commit()
+    assert records(folder) == [(0, 1, 0), (1, 2, 1), (2, 2, 2)]
+    new.close()
+
+
+def test_a_torn_tail_is_cut_and_written_over(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "s") as journal:
+        for n in range(3):
+            journal.append("x", n=n)
+            journal.commit()
+    path = tmp_path / "s" / "journal.log"
+    path.write_bytes(path.read_bytes()[:-9])
+    with Journal.open(tmp_path / "s") as journal:
+        assert [entry.record["n"] for entry in journal.replay()] == [0, 1]
+        assert journal.append("x", n=7) == 2
+    assert [n for _, _, n in records(tmp_path / "s")] == [0, 1, 7]
+
+
+def test_a_full_disk_writes_nothing_by_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    room = [300]
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if room[0] <= 0:
+            raise OSError(28, "No space left on device")
+        done = real(descriptor, data[: room[0]])
+        room[0] -= done
+        return done
+
+    with Journal.open(tmp_path / "s") as journal:
+        journal.append("x", n=0)
+        journal.commit()
+        monkeypatch.setattr(os, "write", write)
+        journal.append("x", n=1, pad="z" * 1000)
+        with pytest.raises(OSError, match="No space left"):
+            journal.commit()
+        assert [n for _, _, n in records(tmp_path / "s")] == [0]
+        room[0] = 10**9
+        journal.commit()
+    assert [n for _, _, n in records(tmp_path / "s")] == [0, 1]
+
+
+def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "s")
+    journal.close()
+    journal.close()
+    journal.append("x", n=0)
+    with pytest.raises(OperantError, match="closed"):
+        journal.commit()
+
+
+def test_a_lease_where_the_file_system_has_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def no_locks(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    process = holder(tmp_path / "s")
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    with pytest.raises(LeaseHeldError, match=str(process.pid)):
+        Lease.acquire(tmp_path / "s")
+    process.kill()
+    process.communicate()
+    Lease.acquire(tmp_path / "s").release()
+
+
+def test_messages_wait_in_order_and_nonsense_is_moved_aside(tmp_path: Path) -> None:
+    for number in range(3):
+        post_message(tmp_path, {"type": "note", "number": number})
+    (tmp_path / "inbox" / "0.json").write_text("not json")
+    (tmp_path / "inbox" / "1.json").write_text('["no object"]')
+    (tmp_path / "inbox" / "2.json").symlink_to("/etc/passwd")
+    found = collect_messages(tmp_path)
+    assert [message.content["number"] for message in found] == [0, 1, 2]
+    for message in found:
+        message.done()
+    assert collect_messages(tmp_path) == []
