@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/proposals.py [--counts 100,500,1000,10000] [--repeats 15]
 
-Sixteen arguments (12 continuous, four of them on a log scale; two whole numbers; two categorical). Both sides
-get the same history of random configurations; then proposals are asked for one after the other, each with its
-result told before the next. The figure is the median time of a proposal and its result. The Gaussian processes
-are not asked at more than 1,000 trials.
+Sixteen arguments (12 continuous, four of them on a log scale; two whole numbers; two categorical). Both
+sides get the same history of random configurations; then proposals are asked for one after the other, each
+with its result told before the next. The figure is the median time of a proposal and its result. The Gaussian
+processes are not asked at more than 1,000 trials.
 """
 
 from __future__ import annotations
@@ -140,10 +140,8 @@ def main() -> None:
             if (peer, count) not in cache:
                 cache[peer, count] = time_peer(peer, count, repeats)
             theirs = cache[peer, count]
-            print(
-                f"| {kind} | {count} | {ours * 1e3:.3f} | {peer} | {theirs * 1e3:.2f} | {theirs / ours:.0f} |",
-                flush=True,
-            )
+            times = f"{ours * 1e3:.3f} | {peer} | {theirs * 1e3:.2f} | {theirs / ours:.0f}"
+            print(f"| {kind} | {count} | {times} |", flush=True)
 
 
 if __name__ == "__main__":

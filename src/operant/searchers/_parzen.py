@@ -47,19 +47,29 @@ class Kernels:
         numbers = points[:, self._numeric]
         widths = np.empty_like(numbers)
         for j in range(numbers.shape[1]):
-            line = neighbours[:, j]
-            left = numbers[:, j] - line[np.searchsorted(line, numbers[:, j], side="left") - 1]
-            right = line[np.searchsorted(line, numbers[:, j], side="right")] - numbers[:, j]
+            line, x = neighbours[:, j], numbers[:, j]
+            first, beyond = np.searchsorted(line, x, side="left"), np.searchsorted(line, x, side="right")
+            # A point that is among its neighbours is not its own; but an equal one is, at distance 0.
+            itself = beyond > first
+            left = x - line[np.where(itself, beyond - 2, first - 1)]
+            right = line[np.where(itself, first + 1, first)] - x
             # The ends of the range are no neighbours: kernels at the rim would become very wide.
-            nearest = np.minimum(left, right)
-            widths[:, j] = np.where(np.isinf(left) | np.isinf(right), nearest, np.maximum(left, right))
+            finite = np.where(np.isinf(left), right, np.where(np.isinf(right), left, np.maximum(left, right)))
+            widths[:, j] = np.where(np.isinf(finite), 0.0 if len(line) > 3 else 1.0, finite)
         least = 1.0 / min(100, len(neighbours))
         clipped: Array = np.maximum(np.clip(widths, least, 1.0), self._narrowest)
         return clipped
 
+    def widened(self, widths: Array, count: int) -> Array:
+        """Half way (on a log scale) to Scott's rule for so many components, which sees the large picture."""
+        scott = 0.2 * max(count, 1) ** (-1.0 / (self._dimensions + 4))
+        wide: Array = np.maximum(np.sqrt(widths * scott), self._narrowest)
+        return wide
+
     def components(self, points: Array, active: Array, widths: Array, blur: float) -> Array:
-        """Features of components at `points`; `blur` is the chance that a categorical kernel forgets its
-        value.
+        """Features of components at `points`.
+
+        A categorical kernel forgets its value and takes any of k with the chance k blur / (1 + k blur).
         """
         blocks = []
         if len(self._numeric):
@@ -69,8 +79,9 @@ class Kernels:
             rest = -0.5 * mu**2 * precision - np.log(widths * inside) - _HALF_LOG_2PI
             blocks += [m * (-0.5 * precision), m * (mu * precision), m * rest]
         for column, size in self._categorical:
-            chances = np.full((len(points), size), blur / size)
-            chances[np.arange(len(points)), _choice(points[:, column], size)] += 1 - blur
+            forgets = _chance_to_forget(size, blur)
+            chances = np.full((len(points), size), forgets / size)
+            chances[np.arange(len(points)), _choice(points[:, column], size)] += 1 - forgets
             # Relative to the uniform density, as for numbers on the unit interval.
             blocks.append(active[:, column, None] * np.log(chances * size))
         return np.concatenate(blocks, axis=1)
@@ -97,8 +108,8 @@ class Kernels:
             uniform = drawn[:, self._numeric]
             moved = mu + widths * self._special.ndtri(low + uniform * (high - low))
             drawn[:, self._numeric] = np.where(m, np.clip(moved, 0.0, 1.0), uniform)
-        for column, _ in self._categorical:
-            keeps = active[:, column] & (rng.random(len(centres)) >= blur)
+        for column, size in self._categorical:
+            keeps = active[:, column] & (rng.random(len(centres)) >= _chance_to_forget(size, blur))
             drawn[keeps, column] = centres[keeps, column]
         return drawn
 
@@ -111,6 +122,10 @@ def log_density(points: Array, components: Array, log_weights: Array) -> Array:
     np.exp(np.subtract(kernels, top, out=kernels), out=kernels)
     density: Array = np.log(kernels.sum(axis=1)) + top[:, 0]
     return density
+
+
+def _chance_to_forget(size: int, blur: float) -> float:
+    return size * blur / (1 + size * blur)
 
 
 def _choice(column: Array, size: int) -> Array:

@@ -51,7 +51,10 @@ class Surrogate:
         points = self._space.encode_many([trial.config for trial in pending])
         process = self._process.copy()
         for point in points:
-            process.extend(point[None], process.predict(point[None])[0])
+            expected = process.predict(point[None])[0]
+            process.extend(point[None], expected)
+            # Without this, what is expected of a pending trial would still look like an improvement to come.
+            best = max(best, float(expected[0]))
         return process, best
 
     def _fit(self, seed: int) -> None:

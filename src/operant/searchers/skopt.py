@@ -37,8 +37,9 @@ class SkoptSearcher(BaseSearcher):
         base_estimator: `GP` (Gaussian process), `RF` (random forest), `ET` (extra trees), `GBRT` (gradient
             boosting) or `dummy` (random search); upper or lower case.
         n_initial_points: evenly spread points before the model is used. `n_random_starts` is its older name.
-        acq_func: `EI` (expected improvement), `PI` (probability of improvement), `LCB` (confidence bound), or
-            `gp_hedge`, which tries all three and comes to prefer those whose proposals did well.
+        acq_func: `EI` (expected improvement, the default), `PI` (probability of improvement), `LCB`
+            (confidence bound), or `gp_hedge`, which tries all three and comes to prefer those whose proposals
+            did well. That makes it greedy: with categories it more often stays at the first good one.
         acq_optimizer: `lbfgs` improves the best candidates along the gradient (only `GP` has one), `sampling`
             takes the best candidate, `auto` is the first of these that is possible.
         random_state: another name of `seed`.
@@ -60,7 +61,7 @@ class SkoptSearcher(BaseSearcher):
         base_estimator: str = "GP",
         n_random_starts: int | None = None,
         n_initial_points: int = 10,
-        acq_func: str = "gp_hedge",
+        acq_func: str = "EI",
         acq_optimizer: str = "auto",
         random_state: int | None = None,
         model_queue_size: int | None = None,
