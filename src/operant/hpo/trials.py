@@ -12,7 +12,17 @@ from typing import Any, NamedTuple, Protocol
 
 from operant.errors import UsageError
 
-__all__ = ["Pruned", "Reporter", "Skip", "StopTrial", "TrialEnd", "call_trial", "report", "with_task_id"]
+__all__ = [
+    "FinalFailure",
+    "Pruned",
+    "Reporter",
+    "Skip",
+    "StopTrial",
+    "TrialEnd",
+    "call_trial",
+    "report",
+    "with_task_id",
+]
 
 
 class Skip(BaseException):
@@ -25,6 +35,10 @@ class StopTrial(BaseException):
 
 class Pruned(BaseException):
     """The function itself has seen that this is not worth going on; its last report counts."""
+
+
+class FinalFailure(Exception):
+    """A failure that another try would not mend."""
 
 
 class Reporter(Protocol):
@@ -65,6 +79,8 @@ class TrialEnd(NamedTuple):
     seconds: float
     error: str | None = None
     trace: str | None = None
+    final: bool = False
+    """A failure that is not to be tried again."""
 
 
 Function = Callable[[Any, int], Any]
@@ -90,7 +106,8 @@ def call_trial(
         raise  # the user wants the whole search to end
     except BaseException as error:
         text = "".join(traceback.format_exception_only(error)).strip()
-        return TrialEnd("failed", None, time.perf_counter() - began, text, traceback.format_exc())
+        final = isinstance(error, FinalFailure)
+        return TrialEnd("failed", None, time.perf_counter() - began, text, traceback.format_exc(), final)
     finally:
         current_reporter.reset(token)
 

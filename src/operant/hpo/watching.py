@@ -46,6 +46,8 @@ class SearchView(NoView):
         if job.status in ("PENDING", "RUNNING", "PAUSED") or not job.token:
             return
         verdict = self.judge.verdicts.pop(job.token, None)
+        if verdict is not None and verdict.end.final:
+            job.retries = scheduler.plan.max_retries
         again = job.status == "ERROR" and job.retries < scheduler.plan.max_retries and scheduler.killing is None
         if verdict is not None and verdict.end.kind == "ok":
             scheduler.journal.append(RETURNED, **returned_record(job.number, verdict.end))
