@@ -55,7 +55,7 @@ def train_and_evaluate(n_steps: int) -> dict[str, Any]:
 
 def tell_peers_and_labels() -> tuple[list[int], list[str], bool]:
     with Task() as task:
-        peers = sorted(task.router.peers)  # type: ignore[attr-defined]
+        peers = sorted(task.router.peers)
         task.counter("seen").add()
         task.router.wait_until(lambda: not peers or task.counter("seen").value == 3, 30)
         return peers, sorted(task.labels), task.match_labels("learner")
@@ -558,8 +558,8 @@ def write_peers() -> None:
     from pathlib import Path
 
     with Task() as task:
-        task.router.wait_until(lambda: len(task.router.peers) == 1, 60)  # type: ignore[attr-defined]
-        peers = sorted(task.router.peers)  # type: ignore[attr-defined]
+        task.router.wait_until(lambda: len(task.router.peers) == 1, 60)
+        peers = sorted(task.router.peers)
         task.counter("seen").add()
         task.router.wait_until(lambda: task.counter("seen").value == 2, 60)
         path = Path(os.environ["OUT"]) / str(task.router.node_id)
@@ -568,3 +568,34 @@ def write_peers() -> None:
 
 def fail_at_once() -> None:
     1 / 0  # noqa: B018
+
+
+def slow_evaluate(n_steps: int) -> float:
+    """Seconds that the training takes, with an evaluation that waits for its environment."""
+    import time
+
+    with Task() as task:
+
+        def train(ctx: Context) -> None:
+            ctx.train_iter = ctx.total_step
+
+        def evaluate(ctx: Context) -> None:
+            if task.router.is_active:
+                task.parallel_ctx.wait_newer(1.0)
+            time.sleep(0.03)
+
+        task.use(train, filter_labels=["standalone", "node.0"])
+        task.use(evaluate, filter_labels=["standalone", "node.1"])
+        began = time.perf_counter()
+        task.run(max_step=n_steps if task.match_labels(["standalone", "node.0"]) else float("inf"))
+        return time.perf_counter() - began
+
+
+def wait_for_finish() -> None:
+    with Task() as task:
+        assert task.router.wait_until(lambda: task.finish, 60)
+
+
+def raise_finish() -> None:
+    with Task() as task:
+        task.finish = True

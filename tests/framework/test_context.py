@@ -6,7 +6,7 @@ import pickle
 import weakref
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operant.framework import Context
@@ -45,6 +45,7 @@ def test_a_method_cannot_be_hidden_by_a_value() -> None:
     assert ctx["items"] == 3 and ("items", 3) in ctx.items()
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 5))
 def test_keep_lasts_until_dropped(n_kept: int, n_after: int) -> None:
     ctx = Context()

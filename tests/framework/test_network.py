@@ -18,8 +18,9 @@ import mains
 import pytest
 
 from operant.cli import task as task_command
-from operant.framework import AuthenticationError, Parallel
+from operant.framework import AuthenticationError, Parallel, WorkerDied
 from operant.framework.parallel.addresses import split_address
+from operant.framework.parallel.auth import HANDSHAKE_TIMEOUT
 from operant.framework.parallel.cluster import expand_host_list, find_place
 from operant.framework.parallel.hub import Hub
 from operant.framework.parallel.link import Frame, Kind, Link, PeerInfo
@@ -71,6 +72,21 @@ def test_attach_callback_gets_the_first_ctx() -> None:
     for thread in threads:
         thread.join()
     assert results[1] == "from node 0"
+
+
+def test_two_workers_of_one_number_are_refused() -> None:
+    port = free_port()
+    common = {"protocol": "tcp", "secret": "s", "topology": "alone"}
+    first = threading.Thread(
+        target=lambda: Parallel.runner(1, node_ids=0, ports=port, **common)(mains.wait_for_finish)
+    )
+    first.start()
+    attach_to = [f"tcp://127.0.0.1:{port}"]
+    Parallel.runner(1, node_ids=1, ports=free_port(), attach_to=attach_to, **common)(mains.return_node_id)
+    with pytest.raises(WorkerDied, match=r"two workers call themselves node\.0"):
+        Parallel.runner(1, node_ids=0, ports=free_port(), attach_to=attach_to, **common)(mains.return_node_id)
+    Parallel.runner(1, node_ids=2, ports=free_port(), attach_to=attach_to, **common)(mains.raise_finish)
+    first.join()
 
 
 # -- strangers ---------------------------------------------------------------------------------------
@@ -148,7 +164,7 @@ def test_a_silent_peer_holds_nobody_up() -> None:
         began = time.monotonic()
         dialer.hub.dial(address, timeout=5)
         assert listener.linked.wait(10)
-        assert time.monotonic() - began < 4.0  # the silent ones are thrown out after five
+        assert time.monotonic() - began < HANDSHAKE_TIMEOUT  # when the silent ones are thrown out
         for sock in silent:
             sock.close()
 

@@ -42,6 +42,12 @@ def test_evaluate_in_another_process_as_in_the_document() -> None:
     assert not trained["evaluated"] and trained["saved"]
 
 
+def test_a_slow_evaluate_that_is_split_off_no_longer_slows_the_loop() -> None:
+    (alone,) = Parallel.runner(1)(mains.slow_evaluate, 20)
+    split, _ = Parallel.runner(2, topology="star")(mains.slow_evaluate, 20)
+    assert split < alone
+
+
 def test_a_loop_that_polls_as_in_the_document() -> None:
     assert len(Parallel.runner(2)(mains.poll_like_the_document, 5)[1]) == 5
 

@@ -21,6 +21,8 @@ COMMANDS = {
     "compact": "compact",
     "serve": "serve",
     "sync": "sync",
+    "train": "train",
+    "view": "view",
 }
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Protocol
 
-from operant.framework._concurrent import AsyncForward, Outcome, ParallelMiddleware
+from operant.framework._concurrent import AsyncForward, ParallelMiddleware
 from operant.framework._middleware import (
     Middleware,
     Suspended,
@@ -18,8 +16,8 @@ from operant.framework._middleware import (
     run_backward,
     run_forward,
     serial,
-    set_middleware_name,
 )
+from operant.framework._stages import After, Stages, Wrapper
 from operant.framework.context import Context
 from operant.framework.errors import FrameworkError
 from operant.framework.events import Arguments, EventBook, Listener
@@ -37,16 +35,6 @@ class Stateful(Protocol):
 
     def state_dict(self) -> Any: ...
     def load_state_dict(self, state: Any) -> Any: ...
-
-
-@dataclass
-class _Stage:
-    """One registered middleware."""
-
-    original: Middleware
-    name: str
-    after: tuple[int, ...]
-    run: Middleware
 
 
 class Task:
@@ -82,9 +70,7 @@ class Task:
         self._passed = False
         self._closed = False
 
-        self._stages: list[_Stage] = []
-        self._filtered_out: list[Middleware] = []
-        self._wrappers: list[Callable[[Middleware], Middleware]] = []
+        self._stages = Stages()
         self._suspended: list[Suspended] = []
         self._async = AsyncForward(n_async_workers) if async_mode else None
         self._composites: list[ParallelMiddleware] = []
@@ -103,7 +89,7 @@ class Task:
         fn: Middleware,
         filter_labels: str | Iterable[str] | None = None,
         *,
-        after: Middleware | str | Sequence[Middleware | str] | None = None,
+        after: After = None,
     ) -> Task:
         """Append a middleware; with `filter_labels` only where a label of this process matches a glob.
 
@@ -113,20 +99,17 @@ class Task:
         if not callable(fn):
             raise TypeError(f"a middleware is a callable with ctx as its argument, not {fn!r}")
         if filter_labels is not None and not match_labels(self.labels, filter_labels):
-            self._filtered_out.append(fn)
-            return self
-        name = self._unique_name(middleware_name(fn))
-        self._stages.append(_Stage(fn, name, self._find_stages(after, name), self._wrap(fn, name)))
+            self._stages.add_elsewhere(fn)
+        else:
+            self._stages.add(fn, after)
         return self
 
-    def use_step_wrapper(self, fn: Callable[[Middleware], Middleware]) -> Task:
+    def use_step_wrapper(self, fn: Wrapper) -> Task:
         """Wrap every middleware, those already in use and those to come, such as with `StepTimer`.
 
         A wrapper that has `before_step(ctx)` or `after_step(ctx)` is told of the ends of each pass.
         """
-        self._wrappers.append(fn)
-        for stage in self._stages:
-            stage.run = self._wrap_once(fn, stage.run, stage.name)
+        self._stages.add_wrapper(fn)
         return self
 
     def match_labels(self, globs: str | Iterable[str]) -> bool:
@@ -209,9 +192,9 @@ class Task:
         ctx = self.ctx if ctx is None else ctx
         name = middleware_name(fn)
         if self._async is not None:
-            self._async.start(name, self._wrap(fn, name), ctx)
+            self._async.start(name, self._stages.wrap(fn, name), ctx)
             return
-        generator = run_forward(name, self._wrap(fn, name), ctx)
+        generator = run_forward(name, self._stages.wrap(fn, name), ctx)
         if generator is not None:
             self._suspended.append((name, generator))
 
@@ -407,16 +390,16 @@ class Task:
             router.before_pass(ctx)
             if self._events.keeps_unheard:
                 self._events.forget_unheard()
-        for wrapper in self._wrappers:
-            if hasattr(wrapper, "before_step"):
-                wrapper.before_step(ctx)
+        stages = self._stages
+        if stages.wrappers:
+            stages.before_step(ctx)
         suspended = self._suspended
         try:
             if self._async is not None:
-                self._start_all(self._async, ctx)
+                stages.start_all(self._async, ctx)
                 self.sync()
             else:
-                for stage in self._stages:
+                for stage in stages.in_use:
                     generator = run_forward(stage.name, stage.run, ctx)
                     if generator is not None:
                         suspended.append((stage.name, generator))
@@ -427,61 +410,16 @@ class Task:
         except BaseException:
             close_all(suspended)
             raise
-        for wrapper in self._wrappers:
-            if hasattr(wrapper, "after_step"):
-                wrapper.after_step(ctx)
+        if stages.wrappers:
+            stages.after_step(ctx)
         if router.is_active:
             router.after_pass(ctx)
-
-    def _start_all(self, runner: AsyncForward, ctx: Context) -> None:
-        futures: list[Future[Outcome]] = []
-        for stage in self._stages:
-            futures.append(
-                runner.start(stage.name, stage.run, ctx, [futures[index] for index in stage.after])
-            )
 
     def _finish_set_here(self) -> None:
         if not self._finish_raised:
             self._finish_raised = True
             dict.__setitem__(self.ctx, "finish", True)
             self.router.raise_finish()
-
-    def _wrap(self, fn: Middleware, name: str) -> Middleware:
-        for wrapper in self._wrappers:
-            fn = self._wrap_once(wrapper, fn, name)
-        return fn
-
-    @staticmethod
-    def _wrap_once(wrapper: Callable[[Middleware], Middleware], fn: Middleware, name: str) -> Middleware:
-        wrapped = wrapper(fn)
-        if wrapped is not fn:
-            set_middleware_name(wrapped, name)
-        return wrapped
-
-    def _unique_name(self, name: str) -> str:
-        taken = {stage.name for stage in self._stages}
-        unique, number = name, 1
-        while unique in taken:
-            number += 1
-            unique = f"{name} #{number}"
-        return unique
-
-    def _find_stages(
-        self, after: Middleware | str | Sequence[Middleware | str] | None, name: str
-    ) -> tuple[int, ...]:
-        if after is None:
-            return ()
-        wanted = after if isinstance(after, (list, tuple)) else [after]
-        found: list[int] = []
-        for one in wanted:
-            matches = [
-                i for i, stage in enumerate(self._stages) if one is stage.original or one == stage.name
-            ]
-            if not matches and not any(one is fn or one == middleware_name(fn) for fn in self._filtered_out):
-                known = ", ".join(stage.name for stage in self._stages) or "none"
-                raise ValueError(f"{name!r} comes after {one!r}, which is not in use yet (in use: {known})")
-            found += matches
-        return tuple(found)
 
     def _steps_made(self) -> int:
         return int(self.ctx["total_step"]) + (1 if self._passed else 0)

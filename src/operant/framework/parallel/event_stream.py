@@ -94,8 +94,15 @@ class EventStream:
             with self._has_some:
                 self._open_for = ordinal
                 self._has_some.notify()
+            with self._router.changed:
+                self._router.changed.notify_all()
         if self._in_turns:
             self.deliver_waiting()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the present task has begun."""
+        return self._open_for == self._router._ordinal > 0
 
     def deliver_waiting(self) -> None:
         """In lockstep: hand over what came in the turns of others, in this thread."""

@@ -163,16 +163,23 @@ class Hub:
         _send_small(sock, same_machine and _can_read(info.pid, probe))
         link = Link(sock, info, bool(_receive_small(sock)), self.pool)
         registered = threading.Event()
+        refusals: list[WireError] = []
 
         def register() -> None:
-            self.links.append(link)
-            self._on_link(link)
-            self._selector.register(sock, selectors.EVENT_READ, link)
+            try:
+                self._on_link(link)
+                self.links.append(link)
+                self._selector.register(sock, selectors.EVENT_READ, link)
+            except WireError as error:
+                refusals.append(error)
+                link.close()
             registered.set()
 
         self.do(register)
         if not registered.wait(HANDSHAKE_TIMEOUT):
             raise LinkClosed("this process is ending")
+        if refusals:
+            raise refusals[0]
         return link
 
     # -- sending -----------------------------------------------------------------------------------
@@ -240,6 +247,10 @@ class Hub:
                     self._handle(link, frame)
         except (WireError, OSError) as error:
             self._lose(link, str(error))
+        except Exception as error:
+            # This thread serves all links; what one of them sends must not end it.
+            _LOG.exception("a message of node.%d could not be handled", link.node_id)
+            self._lose(link, f"one of its messages could not be handled: {error!r}")
 
     def _handle(self, link: Link, frame: Frame) -> None:
         if frame.kind is Kind.SEGMENT_MAPPED:
@@ -266,9 +277,9 @@ class Hub:
         self._on_lost(link, why)
 
     def drain(self, timeout: float) -> bool:
-        """Wait until everything that was sent has left this process."""
+        """Wait until everything that was sent has left this process, shared memory included."""
         deadline = time.monotonic() + timeout
-        while any(link.outbox for link in list(self.links) if not link.closed):
+        while any(link.outbox or link.in_flight for link in list(self.links) if not link.closed):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.001)

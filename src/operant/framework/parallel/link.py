@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import os
 import socket
 import struct
@@ -15,12 +16,12 @@ from typing import Any
 from operant.framework.parallel.segments import Segment, SegmentPlace, SegmentPool, map_segment
 from operant.framework.parallel.wire import BodyLayout, WireError, decode, encode
 
+_LOG = logging.getLogger(__name__)
+
 
 class Kind(enum.IntEnum):
     """What a frame is about."""
 
-    HELLO = 1
-    CAN_READ = 2
     BYE = 3
     SEGMENT_MAPPED = 4
     PING = 5
@@ -226,8 +227,13 @@ class Link:
             head = bytes(received[start + _FRAME.size : head_end])
             body: Any = received[head_end:end] if body_bytes else None
             if flags & _IN_SEGMENT:
-                place = _PLACE.unpack_from(head)
-                body = map_segment(self.info.pid, place)
+                start = end
+                try:
+                    body = map_segment(self.info.pid, _PLACE.unpack_from(head))
+                except OSError as error:
+                    # The sender is gone, and its memory with it; what else it had sent still counts.
+                    _LOG.warning("a %s of node.%d came too late: %s", known_kind.name, self.node_id, error)
+                    continue
                 head = head[_PLACE.size :]
                 self.post(Parcel.pack(Kind.SEGMENT_MAPPED, None))
             frames.append(Frame(known_kind, head, body))

@@ -44,7 +44,7 @@ class RayEngine:
         actor_class = self._ray.remote(_WorkerActor)
         options: dict[str, Any] = {"num_cpus": 1, **self._options, **self._placement(spec.labels)}
         # Ray must not restart it by itself: the supervisor does, with the state and a new number.
-        actor = actor_class.options(max_restarts=0, max_concurrency=2, **options).remote()
+        actor = actor_class.options(max_restarts=0, **options).remote()
         finished = actor.run.remote(spec)
 
         def watch() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import os
 import threading
-import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from operant.framework.context import Context
 from operant.framework.errors import FrameworkError, RemoteError, WorkerDied
+from operant.framework.parallel.calls import CallServer, find_peer
 from operant.framework.parallel.counters import CounterBook
 from operant.framework.parallel.event_stream import EventStream
 from operant.framework.parallel.hub import Hub
@@ -54,7 +52,9 @@ class Router(Standalone):
         self._pongs = 0
         self.n_waiting = 0  # threads that wait for others; a loop that waits does not hang by its own fault
         self._hosted: dict[str, LocalQueue] = {}
-        self._calls = ThreadPoolExecutor(4, thread_name_prefix="operant-call")
+        self._calls = CallServer(
+            spec.node_id, self._exposed, self._answer, super().wait_until, lambda: self._events.is_open
+        )
 
         writer = f"node.{spec.node_id}" + (f"+{spec.incarnation}" if spec.incarnation else "")
         self._counters = CounterBook(writer, self._counters_changed)
@@ -94,9 +94,12 @@ class Router(Standalone):
     def directory_changed(self, directory: dict[int, tuple[str, int]], left: list[int]) -> None:
         """A worker was restarted or has ended (in the hub's thread)."""
         with self.changed:
-            self._left = set(left)
+            self._left.update(left)
             self.changed.notify_all()
-        threading.Thread(target=self._dial_again, args=(directory,), daemon=True, name="operant-dial").start()
+        if self.spec.recoverable:
+            threading.Thread(
+                target=self._dial_again, args=(directory,), daemon=True, name="operant-dial"
+            ).start()
 
     def _dial_again(self, directory: dict[int, tuple[str, int]]) -> None:
         try:
@@ -112,7 +115,7 @@ class Router(Standalone):
                 level = logging.INFO if self.finish_raised else logging.WARNING
                 _LOG.log(level, "queue %r ends with %d items that nobody took", name, queue.qsize())
         self._events.close()
-        self._calls.shutdown(wait=False, cancel_futures=True)
+        self._calls.close()
         self._send_counts()
         self.hub.close()
 
@@ -235,8 +238,9 @@ class Router(Standalone):
     # -- what crosses ------------------------------------------------------------------------------
     @property
     def peers(self) -> dict[int, frozenset[str]]:
-        """The linked workers and their labels."""
-        return {node: frozenset([f"node.{node}", *link.info.labels]) for node, link in self._peers.items()}
+        return {
+            node: frozenset([f"node.{node}", *link.info.labels]) for node, link in list(self._peers.items())
+        }
 
     @property
     def parallel_ctx(self) -> ParallelContext:
@@ -296,7 +300,7 @@ class Router(Standalone):
         timeout: float | None,
     ) -> Any:
         self.check()
-        link = self._find_peer(peer)
+        link = self._peers[find_peer(peer, self.peers)]
         request = self._requests.ask(link, "call", (name, args, dict(kwargs)))
         # The one who is called answers from another thread, so in lockstep the turn stays here.
         if not super().wait_until(lambda: request.over, timeout, f"call {name!r}"):
@@ -307,18 +311,6 @@ class Router(Standalone):
         if request.error is not None:
             raise RemoteError(f"{name!r} failed on node.{link.node_id}:\n{request.error}")
         return request.value
-
-    def _find_peer(self, peer: int | str) -> Link:
-        if isinstance(peer, int):
-            matches = [peer] if peer in self._peers else []
-        else:
-            matches = [node for node, labels in self.peers.items() if fnmatch.filter(labels, peer)]
-        if len(matches) != 1:
-            known = ", ".join(sorted(f"node.{node}" for node in self._peers)) or "none"
-            raise FrameworkError(
-                f"a call goes to one linked worker; {peer!r} matches {len(matches)} (linked: {known})"
-            )
-        return self._peers[matches[0]]
 
     @property
     def in_task(self) -> bool:
@@ -346,9 +338,9 @@ class Router(Standalone):
         if link.info.role == "supervisor":
             return
         other = self._peers.get(link.node_id)
-        if other is not None and not other.closed and other.info.incarnation == link.info.incarnation:
-            _LOG.error("two workers call themselves node.%d; give them different node_ids", link.node_id)
-            raise WireError("duplicate node id")
+        same_life = other is not None and other.info.incarnation == link.info.incarnation
+        if link.node_id == self.node_id or (other is not None and not other.closed and same_life):
+            raise WireError(f"two workers call themselves node.{link.node_id}; give them different node_ids")
         with self.changed:
             self._peers[link.node_id] = link
             self._left.discard(link.node_id)
@@ -426,7 +418,7 @@ class Router(Standalone):
 
     def _on_request(self, link: Link, number: int, operation: str, content: Any) -> None:
         if operation == "call":
-            self._calls.submit(self._run_call, link, number, *content)
+            self._calls.serve(link, number, content)
             return
         with self.changed:
             try:
@@ -437,19 +429,6 @@ class Router(Standalone):
             except (FrameworkError, ValueError) as error:
                 self._answer(link, number, False, str(error))
             self.changed.notify_all()
-
-    def _run_call(self, link: Link, number: int, name: str, args: Any, kwargs: Any) -> None:
-        fn = self._exposed.get(name)
-        if fn is None:
-            known = ", ".join(sorted(self._exposed)) or "nothing"
-            self._answer(
-                link, number, False, f"node.{self.node_id} does not expose {name!r}; it exposes {known}"
-            )
-            return
-        try:
-            self._answer(link, number, True, fn(*args, **kwargs))
-        except Exception:
-            self._answer(link, number, False, traceback.format_exc())
 
     def _answer(self, link: Link, number: int, worked: bool, value: Any) -> None:
         self.hub.send(link, Kind.RESPONSE, (number, worked, value))

@@ -2,9 +2,10 @@
 
 At the end of a pass the shared values are published to the peers that have read the previous snapshot
 and want the next. A peer that reads nothing costs almost nothing: it gets a new snapshot only as often
-as that takes up to `_IDLE_SHARE` of the time. Large values are only named until a peer reads them for
-the first time. A peer has at most one snapshot under way, so one that is slow, stopped or stuck holds
-neither the writer up nor its memory.
+as that takes up to `_IDLE_SHARE` of the time. The first snapshot that a peer gets holds everything;
+after it, large values go only to those who have read them, to others they are only named. A peer has at
+most one snapshot under way, so one that is slow, stopped or stuck holds neither the writer up nor its
+memory.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ class Publisher:
         if not due:
             return
         wanted = set().union(*(reader.names for _, reader in due))
+        if any(reader.sent == 0 for _, reader in due):
+            # A first snapshot holds everything: a wish for it may be on its way, from a peer for whom this
+            # worker will wait next.
+            wanted.update(ctx)
         layout = BodyLayout()
         heads, on_demand = self._encode_values(ctx, shared, wanted, layout)
         self._seq += 1

@@ -14,7 +14,6 @@ class WorkerSpec:
 
     node_id: int
     node_ids: list[int]
-    session: str
     secret: bytes
     supervisor: str  # the address of the process that started the run
     topology: Topology = "mesh"

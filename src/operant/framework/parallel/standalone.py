@@ -94,6 +94,11 @@ class Standalone:
                     return False
                 self.changed.wait(remaining)
 
+    @property
+    def peers(self) -> dict[int, frozenset[str]]:
+        """The linked workers and their labels."""
+        return {}
+
     # -- what crosses ------------------------------------------------------------------------------
     @property
     def parallel_ctx(self) -> ParallelContext:
@@ -114,6 +119,7 @@ class Standalone:
 
     def expose(self, name: str, fn: Callable[..., Any]) -> None:
         self._exposed[name] = fn
+        self.notify()
 
     def call(
         self,

@@ -95,7 +95,6 @@ class Supervisor:
         spec = WorkerSpec(
             node_id=node_id,
             node_ids=settings.nodes(),
-            session=self._session,
             secret=self._secret,
             supervisor=self._address,
             topology=settings.topology,
@@ -208,9 +207,8 @@ class Supervisor:
                 self._hub.send(worker.link, Kind.DIRECTORY, (running, left))
 
     def _left_the_run(self, worker: _Worker) -> None:
-        if self._settings.auto_recover:
-            # Whoever is restarted later must not wait for it.
-            self._send_directory()
+        # Nobody must wait for it any more, not even one whose link to it broke before it said goodbye.
+        self._send_directory()
         if self._turns is not None:
             self._turns.leave(worker.spec.node_id)
 

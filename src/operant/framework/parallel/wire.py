@@ -28,6 +28,11 @@ _F64 = struct.Struct("<d")
 _U64U64 = struct.Struct("<QQ")
 
 
+# Looking up how a dtype is spelled is faster than asking it.
+_DTYPE_NAMES: dict[np.dtype[Any], bytes] = {}
+_DTYPES: dict[bytes, np.dtype[Any]] = {}
+
+
 class WireError(ValueError):
     """Bytes that are no message, or a value that cannot be sent."""
 
@@ -80,7 +85,7 @@ def encode(value: Any, layout: BodyLayout) -> bytes:
 
 def decode(head: bytes | memoryview, body: Any = None, *, allow_pickle: bool) -> Any:
     """The value; its arrays are views of `body`, which must stay alive and belong to the reader alone."""
-    decoder = _Decoder(memoryview(head), body, allow_pickle)
+    decoder = _Decoder(bytes(head), body, allow_pickle)
     try:
         value = decoder.value()
     except WireError:
@@ -146,19 +151,35 @@ def _mapping(tag: bytes) -> Callable[[Any, bytearray, BodyLayout], None]:
 
 
 def _encode_array(value: np.ndarray[Any, Any], head: bytearray, layout: BodyLayout) -> None:
-    if value.dtype.hasobject:
-        _encode_object(value, head, layout, arrays_apart=False)
+    dtype = value.dtype
+    name = _DTYPE_NAMES.get(dtype)
+    if name is None:
+        if dtype.hasobject:
+            _encode_object(value, head, layout, arrays_apart=False)
+            return
+        if dtype.names is None and dtype.kind in "biufcSU":
+            name = _DTYPE_NAMES[dtype] = dtype.str.encode()
+    if not value.flags.c_contiguous:
+        value = np.ascontiguousarray(value).reshape(value.shape)
+    offset = layout.add(value.reshape(-1).view(np.uint8).data)
+    if name is not None:
+        # A state_dict is mostly this: one small record for each array.
+        shape = value.shape
+        head += struct.pack(
+            f"<cBB{len(name)}s{2 + len(shape)}Q",
+            b"A",
+            len(name),
+            len(shape),
+            name,
+            offset,
+            value.nbytes,
+            *shape,
+        )
         return
-    if value.dtype.names is None and value.dtype.kind in "biufcSU":
-        descr: Any = value.dtype.str
-    else:
-        descr = np.lib.format.dtype_to_descr(value.dtype)
-    contiguous = np.ascontiguousarray(value)
-    offset = layout.add(contiguous.reshape(-1).view(np.uint8).data)
     head += b"a"
-    _encode(descr, head, layout)
+    _encode(np.lib.format.dtype_to_descr(dtype), head, layout)
     _encode(value.shape, head, layout)
-    head += _U64U64.pack(offset, contiguous.nbytes)
+    head += _U64U64.pack(offset, value.nbytes)
 
 
 def _encode_numpy_scalar(value: np.generic, head: bytearray, layout: BodyLayout) -> None:
@@ -245,7 +266,7 @@ _ENCODERS: dict[type, Callable[[Any, bytearray, BodyLayout], None]] = {
 class _Decoder:
     __slots__ = ("allow_pickle", "body", "head", "position")
 
-    def __init__(self, head: memoryview, body: Any, allow_pickle: bool) -> None:
+    def __init__(self, head: bytes, body: Any, allow_pickle: bool) -> None:
         self.head = head
         self.body = body
         self.position = 0
@@ -260,7 +281,7 @@ class _Decoder:
             raise WireError(f"a message with the unknown tag {tag}") from None
         return decoder(self)
 
-    def take(self, n: int) -> memoryview:
+    def take(self, n: int) -> bytes:
         end = self.position + n
         if end > len(self.head):
             raise WireError("a message that ends too early")
@@ -268,11 +289,17 @@ class _Decoder:
         self.position = end
         return part
 
-    def u32(self) -> int:
-        return int(_U32.unpack(self.take(4))[0])
+    def number(self, form: struct.Struct) -> Any:
+        (value,) = form.unpack_from(self.head, self.position)
+        self.position += form.size
+        return value
 
-    def data(self) -> memoryview:
-        return self.take(self.u32())
+    def u32(self) -> int:
+        value: int = self.number(_U32)
+        return value
+
+    def data(self) -> bytes:
+        return self.take(self.number(_U32))
 
     def raw(self) -> memoryview:
         offset, nbytes = _U64U64.unpack(self.take(16))
@@ -289,6 +316,20 @@ class _Decoder:
         dtype = np.dtype(descr) if isinstance(descr, str) else np.lib.format.descr_to_dtype(descr)
         shape = self.value()
         return np.frombuffer(self.raw(), dtype=np.uint8).view(dtype).reshape(shape)
+
+    def simple_array(self) -> np.ndarray[Any, Any]:
+        name_bytes, n_dims = self.take(2)
+        name = self.take(name_bytes)
+        dtype = _DTYPES.get(name)
+        if dtype is None:
+            dtype = _DTYPES[name] = np.dtype(name.decode())
+        offset, nbytes, *shape = struct.unpack(f"<{2 + n_dims}Q", self.take(8 * (2 + n_dims)))
+        if nbytes == 0:
+            return np.empty(shape, dtype)
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.body, offset)
+        if array.nbytes != nbytes:
+            raise WireError(f"an array of shape {shape} that should have {nbytes} bytes")
+        return array
 
     def numpy_scalar(self) -> np.generic:
         descr = self.value()
@@ -323,11 +364,11 @@ _DECODERS: dict[int, Callable[[_Decoder], Any]] = {
     ord("N"): lambda d: None,
     ord("T"): lambda d: True,
     ord("F"): lambda d: False,
-    ord("i"): lambda d: _I64.unpack(d.take(8))[0],
+    ord("i"): lambda d: d.number(_I64),
     ord("I"): lambda d: int(str(d.data(), "ascii")),
-    ord("d"): lambda d: _F64.unpack(d.take(8))[0],
-    ord("s"): lambda d: str(d.data(), "utf-8", "surrogatepass"),
-    ord("b"): lambda d: bytes(d.data()),
+    ord("d"): lambda d: d.number(_F64),
+    ord("s"): lambda d: d.data().decode("utf-8", "surrogatepass"),
+    ord("b"): lambda d: d.data(),
     ord("B"): lambda d: bytes(d.raw()),
     ord("l"): lambda d: d.items(),
     ord("t"): lambda d: tuple(d.items()),
@@ -335,6 +376,7 @@ _DECODERS: dict[int, Callable[[_Decoder], Any]] = {
     ord("z"): lambda d: frozenset(d.items()),
     ord("m"): lambda d: dict(d.pairs()),
     ord("o"): lambda d: OrderedDict(d.pairs()),
+    ord("A"): _Decoder.simple_array,
     ord("a"): _Decoder.array,
     ord("n"): _Decoder.numpy_scalar,
     ord("r"): _Decoder.tensor,

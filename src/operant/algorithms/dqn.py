@@ -1,0 +1,299 @@
+"""Deep Q-learning (Mnih et al. 2015) and its relatives, by settings: double, dueling, n-step, prioritised."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from operant.algorithms.contracts import ActOut, Array, DataSpec, Metrics
+from operant.algorithms.errors import DivergedError
+from operant.algorithms.q_functions import QFunction
+from operant.errors import UsageError
+from operant.models.builders import QNetwork, build_q_network
+from operant.models.flat import FlatParameters, make_optimizer
+from operant.models.observations import ObservationAdapter
+from operant.models.settings import ModelSettings
+from operant.models.spaces import action_spec
+from operant.settings import setting
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+__all__ = ["DQN", "DQNSettings", "dqn_loss", "dqn_slope"]
+
+
+@dataclass(frozen=True)
+class DQNSettings:
+    """Settings of the DQN family."""
+
+    train_every: int = setting(4, "environment steps (of all environments together) between rounds of updates")
+    updates: int = setting(1, "gradient steps in each round; 0: as many as environment steps")
+    batch: int = setting(32, "transitions of one gradient step")
+    buffer: int = setting(1_000_000, "transitions that are kept")
+    learning_starts: int = setting(100, "environment steps before the first update")
+    gamma: float = setting(0.99, "discount")
+    n_step: int = setting(1, "rewards summed before bootstrapping")
+    learning_rate: float = setting(1e-4, "step size of Adam")
+    double: bool = setting(True, "choose the next action with the online network (van Hasselt et al. 2016)")
+    dueling: bool = setting(False, "split the network into value and advantage (Wang et al. 2016)")
+    target_every: int = setting(
+        10_000, "environment steps between copies into the target network; 0: no target network"
+    )
+    target_rate: float = setting(1.0, "share of the online weights in such a copy (1: a hard copy)")
+    prioritized: bool = setting(False, "sample by the size of the last error (Schaul et al. 2016)")
+    priority_alpha: float = setting(0.6, "how much priorities count: 0 not at all")
+    priority_beta: float = setting(0.4, "correction of the bias by importance weights at the start; 1 at the end")
+    exploration_start: float = setting(1.0, "share of random actions at the start")
+    exploration_end: float = setting(0.05, "share of random actions in the end")
+    exploration_fraction: float = setting(0.1, "part of the training over which that share falls")
+    exploration_steps: int = setting(0, "if above 0: the environment steps over which it falls, instead of that part")
+    exploration_decay: float = setting(0.0, "if above 0: it falls as exp(−steps/decay) instead of a line")
+    loss: str = setting("huber", "huber or squared")
+    max_gradient_norm: float = setting(10.0, "limit of the norm of the gradient")
+    optimizer: str = setting("adam", "adam or rmsprop")
+    optimizer_eps: float = setting(1e-8, "ε of the optimizer")
+
+    def __post_init__(self) -> None:
+        if self.loss not in ("huber", "squared"):
+            raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
+        if min(self.train_every, self.batch, self.buffer, self.n_step) < 1 or self.updates < 0:
+            raise UsageError("DQN needs train_every, batch, buffer and n_step from 1 up, updates from 0 up")
+        if not 0.0 < self.target_rate <= 1.0:
+            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+
+
+def dqn_loss(
+    q: torch.Tensor, action: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, loss: str
+) -> torch.Tensor:
+    """Equation 2 of the Nature paper, E[w ℓ(Q(s, a) − y)]; ℓ is the Huber loss (errors clipped to ±1) or the square."""
+    error = q.gather(1, action[:, None])[:, 0] - target
+    if loss == "huber":
+        each = nn.functional.smooth_l1_loss(error, torch.zeros_like(error), reduction="none")
+    else:
+        each = error.square()
+    return (weight * each).mean()
+
+
+def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss: str) -> tuple[Array, Array]:
+    """The gradient of `dqn_loss` by Q, and the errors."""
+    rows = np.arange(len(q))
+    error = q[rows, action] - target
+    each = np.clip(error, -1.0, 1.0) if loss == "huber" else 2.0 * error
+    if weight is not None:
+        each = each * weight
+    slope = np.zeros_like(q)
+    slope[rows, action] = each / len(q)
+    return slope, error
+
+
+class DQN:
+    """Learns action values from replayed transitions; acts ε-greedily.
+
+    A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs`` [B] and either ``discount`` [B] (what the
+    value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination) or ``terminated`` [B];
+    maybe with ``weight`` [B] and ``next_mask`` [B, A].
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: DQNSettings | None = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.settings = settings or DQNSettings()
+        model = model or ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
+        self.adapter = ObservationAdapter(observation_space)
+        self.actions = action_spec(action_space)
+        if not self.actions.discrete or self.actions.shape != ():
+            raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
+        self.data = DataSpec(
+            "transition",
+            ("obs", "action", "reward", "next_obs", "terminated", "truncated"),
+            n_step=self.settings.n_step,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = build_q_network(self.adapter, self.actions, model, self.settings.dueling)
+            other = build_q_network(self.adapter, self.actions, model, self.settings.dueling)
+        if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
+            other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
+        self.network = network
+        self.flat = FlatParameters(network)
+        self.q = QFunction(network, self.flat, self.adapter, model.fused)
+        self._target_flat = FlatParameters(other)
+        self._target_network = other
+        self.target_q = QFunction(other, self._target_flat, self.adapter, model.fused)
+        self._copy_to_target(1.0)
+        self.optimizer = make_optimizer(self.settings.optimizer, self.flat, self.settings.optimizer_eps)
+        self.progress = 0.0
+        self.steps = 0
+        self.measure = True
+        self._copied_at = 0
+
+    @property
+    def path(self) -> str:
+        return self.q.path
+
+    @property
+    def epsilon(self) -> float:
+        """The share of random actions now."""
+        s = self.settings
+        if s.exploration_decay > 0:
+            return s.exploration_end + (s.exploration_start - s.exploration_end) * math.exp(
+                -self.steps / s.exploration_decay
+            )
+        if s.exploration_steps > 0:
+            done = min(1.0, self.steps / s.exploration_steps)
+        else:
+            done = 1.0 if s.exploration_fraction <= 0 else min(1.0, self.progress / s.exploration_fraction)
+        return s.exploration_start + done * (s.exploration_end - s.exploration_start)
+
+    @property
+    def beta(self) -> float:
+        """How far importance weights correct for prioritised sampling now."""
+        return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
+
+    def set_progress(self, steps: int, total_steps: int) -> None:
+        self.steps = steps
+        self.progress = min(1.0, steps / max(1, total_steps))
+        every = self.settings.target_every
+        if every and steps - self._copied_at >= every:
+            self._copied_at = steps - steps % every
+            self._copy_to_target(self.settings.target_rate)
+
+    # -- acting ------------------------------------------------------------------------------------------------------
+    def act(
+        self,
+        obs: Any,
+        state: Any = None,
+        *,
+        mask: Array | None = None,
+        explore: bool,
+        rng: np.random.Generator,
+        epsilon: float | None = None,
+    ) -> ActOut:
+        """The best action by Q, or when exploring a random one with probability ε."""
+        action = self.draw(self.adapter.adapt(obs), rng if explore else None, mask, epsilon)
+        return ActOut(action, None, {"action": action})
+
+    def draw(
+        self, obs: Any, rng: np.random.Generator | None, mask: Array | None = None, epsilon: float | None = None
+    ) -> Array:
+        """Actions for adapted observations; random ones only with a generator."""
+        rows = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
+        if rng is None:
+            return self._greedy(obs, mask)
+        share = self.epsilon if epsilon is None else epsilon
+        random = rng.random(rows) < share
+        if random.all():
+            return self._any(rng, rows, mask)
+        action = self._greedy(obs, mask)
+        if random.any():
+            action[random] = self._any(rng, rows, mask)[random]
+        return action
+
+    def _greedy(self, obs: Any, mask: Array | None) -> Array:
+        q = self.q.values(obs)
+        return np.asarray((q if mask is None else np.where(mask, q, -np.inf)).argmax(axis=1))
+
+    def _any(self, rng: np.random.Generator, rows: int, mask: Array | None) -> Array:
+        if mask is None:
+            return rng.integers(self.actions.outputs, size=rows)
+        return np.asarray(np.where(mask, rng.random(mask.shape), -1.0).argmax(axis=1))
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+    def targets(self, batch: Any) -> Array:
+        """y = R + γⁿ Q⁻(s′, a*): a* by the online network if double (equation 4 of the paper), else by Q⁻ itself."""
+        target_q = self.target_q if self.settings.target_every else self.q
+        mask = batch.get("next_mask")
+        next_q = target_q.values(batch["next_obs"], 1)
+        if self.settings.double and target_q is not self.q:
+            online = self.q.values(batch["next_obs"], 1)
+            best = (online if mask is None else np.where(mask, online, -np.inf)).argmax(axis=1)
+            following = next_q[np.arange(len(next_q)), best]
+        else:
+            following = (next_q if mask is None else np.where(mask, next_q, -np.inf)).max(axis=1)
+        discount = batch.get("discount")
+        if discount is None:
+            discount = np.float32(self.settings.gamma) * (1.0 - batch["terminated"])
+        target = batch["reward"] + discount * following
+        return np.asarray(target, following.dtype)
+
+    def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
+        """One gradient step; the new priorities are the sizes of the errors."""
+        settings = self.settings
+        action = batch["action"].reshape(-1)
+        weight = batch.get("weight")
+        target = self.targets(batch)
+        if self.q.fused:
+            q = self.q.forward(batch["obs"])
+            slope, error = dqn_slope(q, action, target, weight, settings.loss)
+            self.q.backward(slope)
+        else:
+            q_tensor = self.q.tensors(batch["obs"])
+            weights = torch.ones(len(action)) if weight is None else torch.as_tensor(weight, dtype=q_tensor.dtype)
+            loss = dqn_loss(q_tensor, torch.as_tensor(action), torch.from_numpy(target), weights, settings.loss)
+            self.flat.grad_tensor.zero_()
+            loss.backward()  # type: ignore[no-untyped-call]
+            q = q_tensor.detach().numpy()
+            error = q[np.arange(len(q)), action] - target
+        norm = self.flat.clip_gradient(settings.max_gradient_norm)
+        if not math.isfinite(norm):
+            raise DivergedError
+        self.optimizer.step(settings.learning_rate)
+        size = np.abs(error)
+        if not self.measure:
+            return {}, size
+        huber = np.where(size < 1.0, 0.5 * size * size, size - 0.5)
+        metrics = {
+            "q_loss": float((huber if settings.loss == "huber" else size * size).mean()),
+            "q_mean": float(q.mean()),
+            "td_error": float(size.mean()),
+            "gradient_norm": norm,
+            "learning_rate": settings.learning_rate,
+            "epsilon": self.epsilon,
+        }
+        return metrics, size
+
+    def _copy_to_target(self, rate: float) -> None:
+        if rate == 1.0:
+            self._target_flat.array[:] = self.flat.array
+        else:
+            self._target_flat.array += np.float32(rate) * (self.flat.array - self._target_flat.array)
+        for mine, its in zip(self.network.buffers(), self._target_network.buffers(), strict=True):
+            its.copy_(mine)
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+    def weights(self) -> dict[str, Array]:
+        return {name: value.numpy().copy() for name, value in self.network.state_dict().items()}
+
+    def load_weights(self, weights: dict[str, Array]) -> None:
+        self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        target = {name: value.numpy().copy() for name, value in self._target_network.state_dict().items()}
+        return {
+            "weights": self.weights(),
+            "target": target,
+            "optimizer": self.optimizer.state_dict(),
+            "progress": self.progress,
+            "steps": self.steps,
+            "copied_at": self._copied_at,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.load_weights(state["weights"])
+        tensors = {name: torch.as_tensor(np.array(value)) for name, value in state["target"].items()}
+        self._target_network.load_state_dict(tensors)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = float(state["progress"])
+        self.steps = int(state["steps"])
+        self._copied_at = int(state["copied_at"])

@@ -1,0 +1,159 @@
+"""Distributions over actions: sampling in numpy, log-probabilities in torch and in closed form.
+
+Arrays in closed form lie with the batch as the last axis: reductions over few options are then whole-vector operations.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from operant.algorithms.contracts import Array
+from operant.models.spaces import ActionSpec
+
+__all__ = ["Categorical", "Gaussian", "Head", "make_head"]
+
+_MASKED = -1e8
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Categorical:
+    """One or several independent choices by logits; several are columns side by side."""
+
+    def __init__(self, spec: ActionSpec) -> None:
+        self._single = spec.shape == ()
+        self._sizes = spec.sizes
+        ends = np.cumsum(spec.sizes)
+        self._parts = [slice(int(end) - size, int(end)) for end, size in zip(ends, spec.sizes, strict=True)]
+        self.action_dtype: Any = np.int64
+
+    def noise(self, rng: np.random.Generator, steps: int, rows: int) -> Array:
+        """What makes an argmax over logits a sample (Gumbel's trick): −log of exponential numbers."""
+        noise: Array = rng.standard_exponential((steps, rows, sum(self._sizes)), dtype=np.float32)
+        np.log(noise, out=noise)
+        np.negative(noise, out=noise)
+        return noise
+
+    def mask(self, logits: Array, mask: Array | None) -> Array:
+        return logits if mask is None else np.where(mask, logits, np.float32(_MASKED))
+
+    def choose(self, logits: Array, noise: Array | None) -> Array:
+        """The most likely action, or with noise a sample."""
+        scores = logits if noise is None else logits + noise
+        if self._single:
+            best: Array = scores.argmax(axis=1)
+            return best
+        return np.stack([scores[:, part].argmax(axis=1) for part in self._parts], axis=1)
+
+    # -- closed form -------------------------------------------------------------------------------------------------
+    def evaluate(
+        self, logits: Array, actions: Array, _log_std: Array | None, with_entropy: bool = True
+    ) -> tuple[Array, Array, Any]:
+        """Log-probability and (if asked for) entropy of each row, and what `gradient` needs."""
+        columns = np.ascontiguousarray(logits.T)
+        rows = np.arange(columns.shape[1])
+        chosen = actions[None] if self._single else actions.T
+        log_prob: Any = 0.0
+        entropy: Any = 0.0
+        kept = []
+        for part, choice in zip(self._parts, chosen, strict=True):
+            shifted = columns[part] - columns[part].max(axis=0)
+            exponents = np.exp(shifted)
+            total = exponents.sum(axis=0)
+            probabilities = exponents / total
+            logs = shifted - np.log(total)
+            part_entropy = -(probabilities * logs).sum(axis=0) if with_entropy else 0.0
+            log_prob = log_prob + logs[choice, rows]
+            entropy = entropy + part_entropy
+            kept.append((probabilities, logs, part_entropy, choice, rows))
+        return log_prob, entropy, kept
+
+    def gradient(self, kept: Any, log_prob_slope: Array, entropy_slope: float) -> tuple[Array, Array | None]:
+        """Slope of the logits: ∂log p(a)/∂z = 1[a] − p and ∂H/∂z = −p (log p + H)."""
+        slopes = []
+        for probabilities, logs, entropy, choice, rows in kept:
+            slope = probabilities * -log_prob_slope
+            slope[choice, rows] += log_prob_slope
+            if entropy_slope:
+                slope -= probabilities * (logs + entropy) * slope.dtype.type(entropy_slope)
+            slopes.append(slope)
+        return (slopes[0] if len(slopes) == 1 else np.concatenate(slopes)).T, None
+
+    # -- torch -------------------------------------------------------------------------------------------------------
+    def log_prob_and_entropy(
+        self, logits: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor | None, _log_std: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if mask is not None:
+            logits = torch.where(mask, logits, torch.full_like(logits, _MASKED))
+        chosen = actions[:, None] if self._single else actions
+        log_prob = torch.zeros(len(logits), dtype=logits.dtype)
+        entropy = torch.zeros(len(logits), dtype=logits.dtype)
+        for number, part in enumerate(self._parts):
+            logs = torch.log_softmax(logits[:, part], dim=1)
+            log_prob = log_prob + logs.gather(1, chosen[:, number : number + 1])[:, 0]
+            entropy = entropy - (logs.exp() * logs).sum(dim=1)
+        return log_prob, entropy
+
+
+class Gaussian:
+    """Independent normal distributions around the means, with one learned spread for each dimension."""
+
+    def __init__(self, spec: ActionSpec) -> None:
+        assert spec.low is not None and spec.high is not None
+        self._size = spec.outputs
+        self._shape = spec.shape
+        self._low, self._high = spec.low.reshape(-1), spec.high.reshape(-1)
+        self.action_dtype: Any = np.float32
+
+    def noise(self, rng: np.random.Generator, steps: int, rows: int) -> Array:
+        return rng.standard_normal((steps, rows, self._size), dtype=np.float32)
+
+    def mask(self, means: Array, mask: Array | None) -> Array:
+        if mask is not None:
+            raise ValueError("continuous actions cannot be masked")
+        return means
+
+    def choose(self, means: Array, noise: Array | None, log_std: Array) -> Array:
+        return means.copy() if noise is None else means + np.exp(log_std) * noise
+
+    def to_env(self, action: Array) -> Array:
+        """Inside the bounds of the action space, in its shape; learning keeps the unclipped action."""
+        return np.clip(action, self._low, self._high).reshape(len(action), *self._shape)
+
+    # -- closed form -------------------------------------------------------------------------------------------------
+    def evaluate(
+        self, means: Array, actions: Array, log_std: Array | None, with_entropy: bool = True
+    ) -> tuple[Array, Array, Any]:
+        assert log_std is not None
+        inverse = np.exp(-log_std)
+        scaled = (actions - means) * inverse
+        log_prob = -0.5 * np.einsum("ij,ij->i", scaled, scaled) - (log_std.sum() + self._size * _HALF_LOG_2PI)
+        entropy = log_std.sum() + self._size * (0.5 + _HALF_LOG_2PI)
+        return log_prob, np.asarray(entropy, means.dtype), (scaled, inverse)
+
+    def gradient(self, kept: Any, log_prob_slope: Array, entropy_slope: float) -> tuple[Array, Array | None]:
+        """With z = (a − μ)/σ: ∂log p/∂μ = z/σ, ∂log p/∂log σ = z² − 1, ∂H/∂log σ = 1 (a mean over the batch)."""
+        scaled, inverse = kept
+        weighted = scaled * log_prob_slope[:, None]
+        spread = (weighted * scaled).sum(axis=0) - log_prob_slope.sum() + entropy_slope * len(scaled)
+        return weighted * inverse, spread
+
+    # -- torch -------------------------------------------------------------------------------------------------------
+    def log_prob_and_entropy(
+        self, means: torch.Tensor, actions: torch.Tensor, _mask: torch.Tensor | None, log_std: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        assert log_std is not None
+        scaled = (actions - means) * torch.exp(-log_std)
+        log_prob = -0.5 * scaled.square().sum(dim=1) - log_std.sum() - self._size * _HALF_LOG_2PI
+        entropy = (log_std.sum() + self._size * (0.5 + _HALF_LOG_2PI)).expand(len(means))
+        return log_prob, entropy
+
+
+Head = Categorical | Gaussian
+
+
+def make_head(spec: ActionSpec) -> Head:
+    return Categorical(spec) if spec.discrete else Gaussian(spec)

@@ -1,0 +1,231 @@
+"""Proximal policy optimization (Schulman et al. 2017, arXiv 1707.06347)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance
+from operant.errors import UsageError
+from operant.models.settings import ModelSettings
+from operant.settings import setting
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+__all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """Settings of PPO; the defaults are those of the original code for continuous control."""
+
+    rollout: int = setting(2048, "steps of each environment before an update")
+    minibatch: int = setting(64, "rows of one gradient step")
+    epochs: int = setting(10, "passes over a rollout")
+    gamma: float = setting(0.99, "discount")
+    gae_lambda: float = setting(0.95, "λ of generalised advantage estimation")
+    learning_rate: float = setting(3e-4, "step size of Adam")
+    anneal_learning_rate: bool = setting(False, "let the learning rate fall to zero over the training")
+    clip: float = setting(0.2, "ε: how far the probability ratio may move")
+    anneal_clip: bool = setting(False, "let ε fall to zero over the training")
+    entropy_weight: float = setting(0.0, "weight of the entropy bonus")
+    value_weight: float = setting(0.5, "weight of the squared error of the value")
+    max_gradient_norm: float = setting(0.5, "limit of the norm of the gradient")
+    normalize_advantage: bool = setting(True, "scale the advantages of each minibatch to mean 0 and deviation 1")
+    target_kl: float | None = setting(None, "end the epochs early when the policy has moved this far")
+    optimizer: str = setting("adam", "adam or rmsprop")
+    optimizer_eps: float = setting(1e-5, "ε of the optimizer")
+
+    def __post_init__(self) -> None:
+        if self.minibatch < 2 or self.rollout < 1 or self.epochs < 1:
+            raise UsageError("PPO needs rollout ≥ 1, epochs ≥ 1 and minibatch ≥ 2")
+
+
+def ppo_loss(
+    log_prob: torch.Tensor,
+    entropy: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    old_log_prob: torch.Tensor,
+    advantage: torch.Tensor,
+    target: torch.Tensor,
+    clip: float,
+    entropy_weight: float,
+    value_weight: float,
+) -> torch.Tensor:
+    """Equations 7 and 9: −E[min(r A, clip(r, 1−ε, 1+ε) A)] + c₁ E[(V − V̂)²] − c₂ E[H], r = π(a)/π_old(a)."""
+    ratio = torch.exp(log_prob - old_log_prob)
+    surrogate = torch.minimum(ratio * advantage, torch.clamp(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+    return -surrogate.mean() + value_weight * (value - target).square().mean() - entropy_weight * entropy.mean()
+
+
+def ppo_slopes(
+    log_prob: Array,
+    value: Array,
+    *,
+    old_log_prob: Array,
+    advantage: Array,
+    target: Array,
+    clip: float,
+    value_weight: float,
+) -> tuple[Array, Array, Array]:
+    """The gradient of `ppo_loss` by log-probability and by value, and the ratio.
+
+    Where the clipped term is the smaller one the slope is zero: r > 1+ε with A > 0, r < 1−ε with A < 0.
+    """
+    count = len(log_prob)
+    ratio = np.exp(log_prob - old_log_prob)
+    weighted = ratio * advantage
+    # The clipped product is smaller exactly where it differs from the plain one in this direction.
+    kind = ratio.dtype.type
+    clipped = np.minimum(np.maximum(ratio, kind(1.0 - clip)), kind(1.0 + clip))  # np.clip costs three times as much
+    active = weighted <= clipped * advantage
+    weighted *= active
+    weighted *= weighted.dtype.type(-1.0 / count)
+    value_slope = value - target
+    value_slope *= value_slope.dtype.type(2.0 * value_weight / count)
+    return weighted, value_slope, ratio
+
+
+def normalized(advantage: Array) -> Array:
+    centred: Array = advantage - advantage.mean()
+    deviation = np.sqrt(np.dot(centred, centred) / (len(centred) - 1)) + np.float32(1e-8)
+    centred /= deviation
+    return centred
+
+
+class PPO(OnPolicy):
+    """Learns from each rollout for several epochs, with the policy kept close to the one that acted."""
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: PPOSettings | None = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.settings = settings or PPOSettings()
+        super().__init__(
+            observation_space,
+            action_space,
+            model or ModelSettings(),
+            seed,
+            optimizer=self.settings.optimizer,
+            optimizer_eps=self.settings.optimizer_eps,
+        )
+
+    @property
+    def learning_rate(self) -> float:
+        left = 1.0 - self.progress if self.settings.anneal_learning_rate else 1.0
+        return self.settings.learning_rate * left
+
+    @property
+    def clip(self) -> float:
+        return self.settings.clip * (1.0 - self.progress if self.settings.anneal_clip else 1.0)
+
+    def learn(self, batch: Any) -> tuple[Metrics, None]:
+        """Update from one rollout; see `OnPolicy` for its keys."""
+        settings = self.settings
+        data = self.prepare(batch, settings.gamma, settings.gae_lambda)
+        rows = len(data)
+        target, value = data.target, data.value
+        whole = settings.minibatch >= rows
+        if whole and settings.normalize_advantage:
+            # One minibatch is the whole rollout: its order does not matter and its scale is the same each time.
+            data.advantage = normalized(data.advantage)
+        clip, rate = self.clip, self.learning_rate
+        metrics: Metrics = {}
+        updates = 0
+        for epoch in range(settings.epochs):
+            # The figures of the last epoch tell how far the policy has moved; a limit on that needs them always.
+            measure = (self.measure and epoch == settings.epochs - 1) or settings.target_kl is not None
+            gathered: list[Metrics] = []
+            for part in [data] if whole else self._minibatches(data):
+                gathered.append(self._step(part, clip, rate, measure))
+                updates += 1
+            if measure:
+                metrics = {key: float(np.mean([one[key] for one in gathered])) for key in gathered[0]}
+            if settings.target_kl is not None and metrics["approx_kl"] > 1.5 * settings.target_kl:
+                break
+        if not self.measure:
+            return {}, None
+        metrics["explained_variance"] = explained_variance(value, target)
+        metrics["learning_rate"] = rate
+        metrics["clip"] = clip
+        metrics["updates"] = float(updates)
+        if self._log_std is not None:
+            metrics["std"] = float(np.exp(self._log_std).mean())
+        return metrics, None
+
+    def _minibatches(self, data: Prepared) -> list[Prepared]:
+        settings = self.settings
+        order = self.rng.permutation(len(data))
+        parts = []
+        for start in range(0, len(data), settings.minibatch):
+            index = order[start : start + settings.minibatch]
+            if len(index) < 2:
+                continue  # one row has no deviation to scale by
+            part = data.rows(index)
+            if settings.normalize_advantage:
+                part.advantage = normalized(part.advantage)
+            parts.append(part)
+        return parts
+
+    def _step(self, part: Prepared, clip: float, rate: float, measure: bool) -> Metrics:
+        settings = self.settings
+        if self._actor is None or self._critic is None:
+            log_prob, entropy, value, ratio = self._torch_gradient(part, clip)
+        else:
+            output = self.head.mask(self._actor.forward(part.obs), part.mask)
+            with_entropy = measure or settings.entropy_weight != 0.0
+            log_prob, entropy, kept = self.head.evaluate(output, part.action, self._log_std, with_entropy)
+            value = self._critic.forward(part.obs)[:, 0]
+            log_prob_slope, value_slope, ratio = ppo_slopes(
+                log_prob,
+                value,
+                old_log_prob=part.log_prob,
+                advantage=part.advantage,
+                target=part.target,
+                clip=clip,
+                value_weight=settings.value_weight,
+            )
+            entropy_slope = -settings.entropy_weight / len(part)
+            self.fused_backward(kept, log_prob_slope, entropy_slope, value_slope)
+        norm = self.apply_gradient(settings.max_gradient_norm, rate)
+        if not measure:
+            return {}
+        surrogate = np.minimum(ratio * part.advantage, np.clip(ratio, 1 - clip, 1 + clip) * part.advantage)
+        return {
+            "policy_loss": -float(surrogate.mean()),
+            "value_loss": float(np.square(value - part.target).mean()),
+            "entropy": float(np.mean(entropy)),
+            # The k3 estimator (Schulman 2020): E[(r − 1) − log r], never negative.
+            "approx_kl": float((ratio - 1.0 - (log_prob - part.log_prob)).mean()),
+            "clip_fraction": float((np.abs(ratio - 1.0) > clip).mean()),
+            "gradient_norm": norm,
+        }
+
+    def _torch_gradient(self, part: Prepared, clip: float) -> tuple[Array, Array, Array, Array]:
+        log_prob, entropy, value = self.torch_forward(part)
+        old_log_prob = torch.from_numpy(part.log_prob)
+        loss = ppo_loss(
+            log_prob,
+            entropy,
+            value,
+            old_log_prob=old_log_prob,
+            advantage=torch.from_numpy(part.advantage),
+            target=torch.from_numpy(part.target),
+            clip=clip,
+            entropy_weight=self.settings.entropy_weight,
+            value_weight=self.settings.value_weight,
+        )
+        self.flat.grad_tensor.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        ratio = torch.exp(log_prob.detach() - old_log_prob).numpy()
+        return log_prob.detach().numpy(), entropy.detach().numpy(), value.detach().numpy(), ratio

@@ -1,0 +1,72 @@
+"""Q networks as functions on arrays, fused where their structure allows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from operant.algorithms.contracts import Array
+from operant.models.builders import DuelingQNetwork, QNetwork
+from operant.models.flat import FlatParameters
+from operant.models.fused import FusedMLP, is_fusable
+from operant.models.observations import ObservationAdapter, to_tensors
+
+__all__ = ["QFunction"]
+
+
+class QFunction:
+    """Action values of one network: for acting, for targets, and forward and backward for learning."""
+
+    def __init__(
+        self, network: QNetwork | DuelingQNetwork, flat: FlatParameters, adapter: ObservationAdapter, fused: bool
+    ) -> None:
+        self._network = network
+        self._parts: list[FusedMLP] = []
+        chains = [network.q] if isinstance(network, QNetwork) else [network.trunk, network.value, network.advantage]
+        if fused and network.encoder is None and adapter.is_flat and all(is_fusable(chain) for chain in chains):
+            self._parts = [FusedMLP(chain, flat) for chain in chains if isinstance(chain, nn.Sequential)]
+
+    @property
+    def fused(self) -> bool:
+        return bool(self._parts)
+
+    @property
+    def path(self) -> str:
+        return "fused (closed-form gradients)" if self.fused else "torch (autograd)"
+
+    def values(self, obs: Any, slot: int = 1) -> Array:
+        """Q of adapted observations, without gradient."""
+        if self._parts:
+            return self.forward(obs, slot)
+        with torch.no_grad():
+            out: Array = self.tensors(obs).numpy()
+        return out
+
+    def tensors(self, obs: Any) -> torch.Tensor:
+        """Q of adapted observations, with autograd."""
+        out: torch.Tensor = self._network(to_tensors(obs))
+        return out
+
+    def forward(self, obs: Array, slot: int = 0) -> Array:
+        if len(self._parts) == 1:
+            return self._parts[0].forward(obs, slot)
+        trunk, value, advantage = self._parts
+        features = trunk.forward(obs, slot)
+        advantages = advantage.forward(features, slot)
+        centred = advantages - advantages.mean(axis=1, keepdims=True)
+        return np.asarray(centred + value.forward(features, slot))
+
+    def backward(self, slope: Array) -> None:
+        """Gradients from the slope of Q. Dueling: ∂V = Σ ∂Q, ∂A = ∂Q − mean ∂Q."""
+        if len(self._parts) == 1:
+            self._parts[0].backward(slope)
+            return
+        trunk, value, advantage = self._parts
+        through_value = value.backward(slope.sum(axis=1, keepdims=True), need_input=True)
+        centred = slope - slope.mean(axis=1, keepdims=True)
+        through_advantage = advantage.backward(centred, need_input=True)
+        assert through_value is not None and through_advantage is not None
+        trunk.backward(through_value + through_advantage)

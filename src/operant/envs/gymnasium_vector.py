@@ -1,0 +1,136 @@
+"""Gymnasium's own vector environments, in each of their autoreset modes, brought to ours (see ``Step``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
+
+from operant.envs._observations import copy_tree, set_row
+from operant.envs.in_process import InProcessVectorEnv
+from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
+from operant.errors import UsageError
+
+__all__ = ["GymnasiumVectorAdapter", "adapt"]
+
+
+def adapt(env: GymnasiumVectorEnv[Any, Any, Any], *, seed: int | None = None) -> VectorEnv:
+    """A Gymnasium vector environment as ours. A plain ``SyncVectorEnv`` is taken apart: its members can be saved."""
+    if type(env) is SyncVectorEnv:
+        return InProcessVectorEnv(env.envs, seed=seed)
+    return GymnasiumVectorAdapter(env, seed=seed)
+
+
+class GymnasiumVectorAdapter(VectorEnv):
+    """Same-step autoreset on top of any of Gymnasium's three modes.
+
+    * ``SAME_STEP``: the last observations are in ``infos["final_obs"]``.
+    * ``DISABLED``: finished environments are reset here, with the option ``reset_mask``.
+    * ``NEXT_STEP`` would spend one step on each reset, with an action that is ignored and a reward of zero: a
+      transition that never happened. Those resets too are done at once, with ``reset_mask``.
+    """
+
+    inexact_reason = "a Gymnasium vector environment does not show the state of its members"
+
+    def __init__(self, env: GymnasiumVectorEnv[Any, Any, Any], *, seed: int | None = None) -> None:
+        self.env = env
+        self.num_envs = env.num_envs
+        self.single_observation_space = env.single_observation_space
+        self.single_action_space = env.single_action_space
+        self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        mode = (env.metadata or {}).get("autoreset_mode")
+        if mode is None:
+            raise UsageError(
+                f"{self.name} does not say how it resets itself: set metadata['autoreset_mode'] to a member of "
+                "gymnasium.vector.AutoresetMode"
+            )
+        self.autoreset_mode = AutoresetMode(mode)
+        self._seed = seed
+        self._begun = False
+        self._statistics = EpisodeStatistics(self.num_envs)
+
+    def reset(self, seed: int | None = None) -> Tree:
+        if seed is None and not self._begun:
+            seed = self._seed
+        self._begun = True
+        self._statistics.clear()
+        obs, _ = self.env.reset(seed=seed)
+        return copy_tree(obs)
+
+    def step(self, actions: Any) -> Step:
+        if not self._begun:
+            raise UsageError(f"{self.name} was stepped before it was reset")
+        obs, reward, terminated, truncated, infos = self.env.step(actions)
+        obs = copy_tree(obs)  # some vector environments write the next step into the same arrays
+        reward = np.array(reward, np.float64)
+        terminated, truncated = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
+        self._statistics.add(reward)
+        info: dict[str, Any] = {"vector": infos} if infos else {}
+        done = terminated | truncated
+        if not done.any():
+            return Step(obs, reward, terminated, truncated, None, info)
+        where = np.flatnonzero(done)
+        info["episodes"] = self._statistics.end(where)
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            final_obs = self._final_obs(obs, where, infos)
+        else:
+            final_obs, obs = obs, self._reset_where(obs, done)
+        return Step(obs, reward, terminated, truncated, final_obs, info)
+
+    def _final_obs(self, obs: Tree, where: Array, infos: dict[str, Any]) -> Tree:
+        if "final_obs" not in infos:
+            raise UsageError(
+                f"{self.name} resets in the same step but gives no infos['final_obs'], "
+                "so what a truncated episode was worth cannot be known"
+            )
+        last = infos["final_obs"]
+        final = copy_tree(obs)
+        for i in where.tolist():
+            # One object for each environment (Gymnasium's own), or one batched tree.
+            set_row(final, i, last[i] if isinstance(last, np.ndarray) else _row(last, i))
+        return final
+
+    def _reset_where(self, obs: Tree, done: Array) -> Tree:
+        begun, _ = self.env.reset(options={"reset_mask": done.copy()})
+        begun = copy_tree(begun)
+        if not _rows_equal(begun, obs, ~done):
+            raise UsageError(
+                f"{self.name} ({self.autoreset_mode.value}) ignored 'reset_mask' and began every episode anew; "
+                "make it with autoreset_mode=AutoresetMode.SAME_STEP"
+            )
+        return begun
+
+    def render_frame(self, index: int = 0) -> Array:
+        frames: Any = self.env.render()
+        if frames is None:
+            raise UsageError(f"{self.name} has no picture: make it with render_mode='rgb_array'")
+        return np.asarray(frames[index], dtype=np.uint8)
+
+    def save_state(self) -> dict[str, Any]:
+        return {"kind": "gymnasium_vector", "num_envs": self.num_envs}
+
+    def load_state(self, state: dict[str, Any]) -> Tree:
+        if state.get("kind") != "gymnasium_vector" or state.get("num_envs") != self.num_envs:
+            raise UsageError(f"the saved state is not of a Gymnasium vector environment of {self.num_envs}")
+        return self.reset()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _row(tree: Tree, index: int) -> Any:
+    if isinstance(tree, dict):
+        return {name: _row(part, index) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_row(part, index) for part in tree)
+    return tree[index]
+
+
+def _rows_equal(a: Tree, b: Tree, where: Array) -> bool:
+    if isinstance(a, dict):
+        return all(_rows_equal(a[name], b[name], where) for name in a)
+    if isinstance(a, tuple):
+        return all(_rows_equal(x, y, where) for x, y in zip(a, b, strict=True))
+    return np.array_equal(a[where], b[where])

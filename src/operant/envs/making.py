@@ -1,0 +1,153 @@
+"""From a name to N environments that step together."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import entry_points
+from inspect import signature
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
+
+from operant.envs.classics import CLASSICS
+from operant.envs.gymnasium_vector import adapt
+from operant.envs.in_process import InProcessVectorEnv
+from operant.envs.vector import VectorEnv
+from operant.errors import UsageError, nearest
+
+__all__ = ["make_env"]
+
+ENTRY_POINTS = "operant.envs"
+
+Target = str | Callable[..., Any] | VectorEnv | GymnasiumVectorEnv[Any, Any, Any]
+
+
+def make_env(
+    target: Target,
+    num_envs: int = 1,
+    *,
+    seed: int | None = None,
+    workers: int = 0,
+    vectorized: bool = True,
+    wrappers: Sequence[str | Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]] = (),
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make ``num_envs`` copies of an environment.
+
+    ``target`` is a Gymnasium id (``CartPole-v1``), an importable name (``package.module:callable``), the name of an
+    entry point of the group ``operant.envs``, or a callable that makes a Gymnasium environment; a vector environment,
+    ours or Gymnasium's, made or made by such a callable, is taken too. ``kwargs`` go to the environment.
+
+    The classic control tasks run vectorised in numpy unless ``vectorized`` is false or ``wrappers`` (callables, or
+    their importable names) are to be put around each environment. Others are stepped one after the other in this
+    process, or with ``workers=W`` spread over W processes: worth it where one step of one environment takes longer
+    than about 100 microseconds (``docs/environments.md`` has the measurements).
+    """
+    if num_envs < 1:
+        raise UsageError(f"num_envs is {num_envs}; at least one environment is needed")
+    if workers < 0 or workers > num_envs:
+        raise UsageError(f"workers is {workers}; it must be between 0 and the {num_envs} environments")
+    if workers:
+        from operant.envs.workers import WorkerVectorEnv
+
+        make = partial(make_env, target, vectorized=vectorized, wrappers=wrappers, **kwargs)
+        return WorkerVectorEnv(make, num_envs, workers=workers, seed=seed)
+    if isinstance(target, str) and vectorized and not wrappers:
+        env = _classic(target, num_envs, seed, kwargs)
+        if env is not None:
+            return env
+    if isinstance(target, VectorEnv | GymnasiumVectorEnv):
+        return _as_ours(target, num_envs, seed)
+    make_one, name = _maker(target)
+    if isinstance(make_one, type) and issubclass(make_one, VectorEnv):
+        made: VectorEnv = _call(make_one, name, {"num_envs": num_envs, "seed": seed, **kwargs})
+        made.name = made.name or name
+        return made
+    first = _call(make_one, name, kwargs)
+    if isinstance(first, VectorEnv | GymnasiumVectorEnv):
+        return _as_ours(first, num_envs, seed)
+    if not isinstance(first, gymnasium.Env):
+        raise UsageError(f"{name} made a {type(first).__name__}, which is no Gymnasium environment")
+    envs = [first, *(_call(make_one, name, kwargs) for _ in range(num_envs - 1))]
+    for wrapper in wrappers:
+        wrap = _import(wrapper) if isinstance(wrapper, str) else wrapper
+        envs = [wrap(env) for env in envs]
+    return InProcessVectorEnv(envs, name=name, seed=seed)
+
+
+def _classic(name: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any]) -> VectorEnv | None:
+    """The vectorised form of a classic task, or None where there is none that takes these arguments."""
+    if name not in CLASSICS:
+        return None
+    kind, limit = CLASSICS[name]
+    own = {key: value for key, value in kwargs.items() if key != "render_mode"}  # pictures are always to be had
+    if kwargs.get("render_mode") not in (None, "rgb_array") or not set(own) <= {*signature(kind).parameters} | {
+        "max_episode_steps"
+    }:
+        return None
+    if own.get("max_episode_steps") == -1:  # Gymnasium's way to say: no limit
+        own["max_episode_steps"] = None
+    env = kind(num_envs, seed=seed, **({"max_episode_steps": limit} | own))
+    env.name = name
+    return env
+
+
+def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
+    """What makes one environment, and what to call it."""
+    if callable(target):
+        return target, getattr(target, "__name__", type(target).__name__)
+    if target in gymnasium.registry:
+        return _registered(target), target
+    plugins = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if target in plugins:
+        return plugins[target].load(), target
+    if ":" in target:
+        return _import(target), target
+    known = [*gymnasium.registry, *plugins]
+    raise UsageError(
+        f"there is no environment {target!r}{nearest(target, known)}; "
+        "give a Gymnasium id, an entry point of 'operant.envs', or 'package.module:callable'"
+    )
+
+
+def _registered(name: str) -> Callable[..., Any]:
+    # The checker looks at every observation and action of the first episode's steps; these environments are known.
+    return partial(gymnasium.make, name, disable_env_checker=True)
+
+
+def _import(name: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; something that it imports is not
+        raise UsageError(f"{name!r} names the module {module_name!r}, which cannot be found") from None
+    if attribute in gymnasium.registry:  # Gymnasium's own form: 'module:Id-v0', where importing registers the id
+        return _registered(attribute)
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        raise UsageError(
+            f"the module {module_name!r} has nothing to call {attribute!r}{nearest(attribute, dir(module))}"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _call(make: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return make(**kwargs)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise UsageError(f"{name} does not take these arguments: {error}") from error
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UsageError(f"{name} needs a package that is not installed: {error}") from error
+
+
+def _as_ours(env: VectorEnv | GymnasiumVectorEnv[Any, Any, Any], num_envs: int, seed: int | None) -> VectorEnv:
+    if num_envs not in (1, env.num_envs):
+        raise UsageError(f"the vector environment holds {env.num_envs} environments, but num_envs is {num_envs}")
+    return env if isinstance(env, VectorEnv) else adapt(env, seed=seed)

@@ -1,0 +1,62 @@
+"""What is trained: networks built from spaces, and small ones without autograd."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from operant.models.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from operant.models.builders import ActorCritic, DuelingQNetwork, QNetwork, build_actor_critic, build_q_network
+    from operant.models.flat import FlatAdam, FlatParameters, FlatRMSprop
+    from operant.models.fused import FusedMLP, is_fusable
+    from operant.models.loading import import_name, load_module
+    from operant.models.observations import ObservationAdapter
+    from operant.models.spaces import ActionSpec, action_spec
+
+# torch is loaded when the first of these is asked for.
+_HOMES = {
+    "ActionSpec": "spaces",
+    "ActorCritic": "builders",
+    "DuelingQNetwork": "builders",
+    "FlatAdam": "flat",
+    "FlatParameters": "flat",
+    "FlatRMSprop": "flat",
+    "FusedMLP": "fused",
+    "ObservationAdapter": "observations",
+    "QNetwork": "builders",
+    "action_spec": "spaces",
+    "build_actor_critic": "builders",
+    "build_q_network": "builders",
+    "import_name": "loading",
+    "is_fusable": "fused",
+    "load_module": "loading",
+}
+
+__all__ = [
+    "ActionSpec",
+    "ActorCritic",
+    "DuelingQNetwork",
+    "FlatAdam",
+    "FlatParameters",
+    "FlatRMSprop",
+    "FusedMLP",
+    "ModelSettings",
+    "ObservationAdapter",
+    "QNetwork",
+    "action_spec",
+    "build_actor_critic",
+    "build_q_network",
+    "import_name",
+    "is_fusable",
+    "load_module",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'operant.models' has no attribute {name!r}") from None
+    return getattr(importlib.import_module(f"operant.models.{home}"), name)

@@ -1,0 +1,228 @@
+"""Networks built from spaces, or wrapped around a module of the user's own."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from operant.errors import UsageError, nearest
+from operant.models.loading import load_module
+from operant.models.observations import ObservationAdapter
+from operant.models.settings import ModelSettings
+from operant.models.spaces import ActionSpec
+
+__all__ = [
+    "ActorCritic",
+    "DuelingQNetwork",
+    "Encoder",
+    "QNetwork",
+    "build_actor_critic",
+    "build_mlp",
+    "build_q_network",
+]
+
+_ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+
+def build_mlp(inputs: int, hidden: tuple[int, ...], outputs: int | None, activation: str) -> nn.Sequential:
+    """Linear layers with an activation behind each but the last; without `outputs` the last hidden one ends it."""
+    if activation not in _ACTIVATIONS:
+        raise UsageError(f"there is no activation {activation!r}{nearest(activation, _ACTIVATIONS)}: tanh or relu")
+    layers: list[nn.Module] = []
+    size = inputs
+    for width in hidden:
+        layers += [nn.Linear(size, width), _ACTIVATIONS[activation]()]
+        size = width
+    if outputs is not None:
+        layers.append(nn.Linear(size, outputs))
+    return nn.Sequential(*layers)
+
+
+def _orthogonal(module: nn.Module, last_gain: float) -> None:
+    """Saxe et al. 2014; gains √2 for hidden layers as in the original PPO code, `last_gain` for the output."""
+    layers = [part for part in module.modules() if isinstance(part, (nn.Linear, nn.Conv2d))]
+    for number, layer in enumerate(layers):
+        nn.init.orthogonal_(layer.weight, last_gain if number == len(layers) - 1 else math.sqrt(2))
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+
+
+class Picture(nn.Module):
+    """Convolutions over pictures (Mnih et al. 2015 for sides of 36 and more, two small layers below) and one Linear."""
+
+    def __init__(self, shape: tuple[int, ...], features: int = 512) -> None:
+        super().__init__()
+        self.channels_last = shape[-1] <= 4 < shape[0] or shape[-1] < shape[0]
+        height, width, channels = shape if self.channels_last else (shape[1], shape[2], shape[0])
+        if min(height, width) >= 36:
+            layers = [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
+        elif min(height, width) >= 5:
+            layers = [(16, 3, 1), (32, 3, 1)]
+            features = 128
+        else:
+            raise UsageError(f"pictures of {height}×{width} are too small for convolutions; give them as floats")
+        parts: list[nn.Module] = []
+        for filters, size, stride in layers:
+            parts += [nn.Conv2d(channels, filters, size, stride), nn.ReLU()]
+            channels = filters
+        self.convolutions = nn.Sequential(*parts, nn.Flatten())
+        with torch.no_grad():
+            example = torch.zeros(1, shape[-1] if self.channels_last else shape[0], height, width)
+            flat = self.convolutions(example).shape[1]
+        self.linear = nn.Sequential(nn.Linear(flat, features), nn.ReLU())
+        self.features = features
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        scaled = picture.float() / 255.0
+        if self.channels_last:
+            scaled = scaled.permute(0, 3, 1, 2)
+        out: torch.Tensor = self.linear(self.convolutions(scaled))
+        return out
+
+
+class Encoder(nn.Module):
+    """One row of features from any observation: pictures through convolutions, rows as they are, dicts side by side."""
+
+    def __init__(self, adapter: ObservationAdapter) -> None:
+        super().__init__()
+        self._adapter = adapter
+        self.parts = nn.ModuleDict()
+        self.features = 0
+        for key, part in (adapter.parts or {"picture": adapter}).items():
+            if part.kind == "image":
+                self.parts[key] = Picture(tuple(part.space.shape or ()))
+                self.features += int(self.parts[key].features)  # type: ignore[arg-type]
+            elif part.kind == "dict":
+                self.parts[key] = Encoder(part)
+                self.features += int(self.parts[key].features)  # type: ignore[arg-type]
+            else:
+                self.features += part.size
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        named = obs if self._adapter.parts else {"picture": obs}
+        rows = [self.parts[key](value) if key in self.parts else value.float() for key, value in named.items()]
+        return rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
+
+
+class ActorCritic(nn.Module):
+    """A policy and a value: `forward(obs) -> (logits or means, values)`; they may share an encoder."""
+
+    def __init__(
+        self,
+        actor: nn.Module,
+        critic: nn.Module | None,
+        encoder: nn.Module | None = None,
+        log_std: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.actor = actor
+        self.critic = critic
+        self.log_std = None if log_std is None else nn.Parameter(log_std)
+
+    def forward(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        features = obs if self.encoder is None else self.encoder(obs)
+        policy = call_module(self.actor, features)
+        if self.critic is None:
+            if not isinstance(policy, tuple) or len(policy) != 2:
+                raise UsageError(f"{type(self.actor).__name__}.forward must return a pair: policy output and value")
+            policy, value = policy
+        else:
+            value = call_module(self.critic, features)
+        return policy, value.reshape(len(value))
+
+
+class QNetwork(nn.Module):
+    """`forward(obs) -> Q` with one column for each action."""
+
+    def __init__(self, q: nn.Module, encoder: nn.Module | None = None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.q = q
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        out: torch.Tensor = call_module(self.q, obs if self.encoder is None else self.encoder(obs))
+        return out
+
+
+class DuelingQNetwork(nn.Module):
+    """Wang et al. 2016, equation 9: ``Q(s, a) = V(s) + A(s, a) − mean A(s, ·)``."""
+
+    def __init__(
+        self, trunk: nn.Module, value: nn.Module, advantage: nn.Module, encoder: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.trunk = trunk
+        self.value = value
+        self.advantage = advantage
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        features = self.trunk(obs if self.encoder is None else self.encoder(obs))
+        advantage = self.advantage(features)
+        out: torch.Tensor = self.value(features) + advantage - advantage.mean(dim=1, keepdim=True)
+        return out
+
+
+def call_module(module: nn.Module, obs: Any) -> Any:
+    """Call a module with an observation; the keys of a dict are matched to the arguments of `forward` by name."""
+    if not isinstance(obs, dict):
+        return module(obs)
+    names = [
+        name
+        for name, parameter in inspect.signature(module.forward).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    if len(names) == 1 and names[0] not in obs:
+        return module(obs)
+    missing = [name for name in names if name not in obs]
+    if missing:
+        raise UsageError(
+            f"{type(module).__name__}.forward asks for {missing}, but the observation has the keys {sorted(obs)}"
+        )
+    return module(**{name: obs[name] for name in names})
+
+
+def build_actor_critic(adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings) -> ActorCritic:
+    """The networks of PPO and A2C."""
+    log_std = None if actions.discrete else torch.full((actions.outputs,), float(settings.log_std))
+    if settings.network is not None:
+        return ActorCritic(load_module(settings.network, settings.arguments), None, None, log_std)
+    own_actor = load_module(settings.actor, settings.arguments) if settings.actor is not None else None
+    own_critic = load_module(settings.critic, settings.arguments) if settings.critic is not None else None
+    if (own_actor is None or own_critic is None) and not adapter.is_flat and (own_actor or own_critic):
+        raise UsageError("with pictures or dict observations give both `actor` and `critic`, `network`, or neither")
+    encoder = None if adapter.is_flat or own_actor is not None else Encoder(adapter)
+    size = adapter.size if encoder is None else encoder.features
+    actor = own_actor or build_mlp(size, settings.hidden, actions.outputs, settings.activation)
+    critic = own_critic or build_mlp(size, settings.hidden, 1, settings.activation)
+    if settings.orthogonal:
+        if encoder is not None:
+            _orthogonal(encoder, math.sqrt(2))
+        if own_actor is None:
+            _orthogonal(actor, 0.01)
+        if own_critic is None:
+            _orthogonal(critic, 1.0)
+    return ActorCritic(actor, critic, encoder, log_std)
+
+
+def build_q_network(
+    adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings, dueling: bool
+) -> QNetwork | DuelingQNetwork:
+    """The network of the DQN family."""
+    if settings.network is not None:
+        return QNetwork(load_module(settings.network, settings.arguments))
+    encoder = None if adapter.is_flat else Encoder(adapter)
+    size = adapter.size if encoder is None else encoder.features
+    if not dueling:
+        return QNetwork(build_mlp(size, settings.hidden, actions.outputs, settings.activation), encoder)
+    if not settings.hidden:
+        raise UsageError("a dueling network needs a hidden layer: model.hidden must not be empty")
+    width = settings.hidden[-1]
+    trunk = build_mlp(size, settings.hidden, None, settings.activation)
+    heads = [nn.Sequential(nn.Linear(width, outputs)) for outputs in (1, actions.outputs)]
+    return DuelingQNetwork(trunk, heads[0], heads[1], encoder)

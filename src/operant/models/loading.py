@@ -1,0 +1,52 @@
+"""Modules of the user's own: an instance, a class, or a name to import."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from operant.errors import UsageError
+
+__all__ = ["import_name", "load_module"]
+
+
+def load_module(given: Any, arguments: Mapping[str, Any]) -> nn.Module:
+    """An `nn.Module` from an instance, a class or an importable name such as ``qnet.QNet`` or ``__main__.QNet``."""
+    found = import_name(given) if isinstance(given, str) else given
+    if isinstance(found, nn.Module):
+        return found
+    if isinstance(found, type) and issubclass(found, nn.Module):
+        try:
+            return found(**arguments)
+        except TypeError as error:
+            raise UsageError(
+                f"{found.__name__} could not be made with model.arguments {dict(arguments)}: {error}"
+            ) from None
+    raise UsageError(f"a model is an nn.Module, a class of it, or the name of one; got {given!r}")
+
+
+def import_name(name: str) -> Any:
+    """The object behind ``package.module.Name`` (or ``package.module:Name``); the current folder is searched too."""
+    module_name, _, attribute = name.replace(":", ".").rpartition(".")
+    if not module_name:
+        raise UsageError(f"{name!r} names no module: write it as `module.Name`")
+    here = str(Path.cwd())
+    added = here not in sys.path
+    if added:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{name!r} cannot be imported: {error}") from None
+    finally:
+        if added:
+            sys.path.remove(here)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise UsageError(f"module {module_name!r} has no {attribute!r}") from None

@@ -1,0 +1,96 @@
+"""Observations as networks take them: rows of float32, pictures as bytes, or a dict of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operant.errors import UsageError
+from operant.models.spaces import is_image
+
+if TYPE_CHECKING:
+    import torch
+    from gymnasium import Space
+
+__all__ = ["MASK_KEY", "ObservationAdapter", "to_tensors"]
+
+Array = npt.NDArray[Any]
+MASK_KEY = "action_mask"
+
+
+class ObservationAdapter:
+    """Turns batches of raw observations of one space into what networks take.
+
+    Numbers become one row of float32 for each environment, choices become one-hot rows, pictures stay bytes.
+    A dict keeps its keys; the key ``action_mask`` is not part of the observation but says which actions are allowed.
+    """
+
+    def __init__(self, space: Space[Any]) -> None:
+        from gymnasium import spaces
+
+        self.space = space
+        self.parts: dict[str, ObservationAdapter] = {}
+        self.size = 0
+        self.sizes: tuple[int, ...] = ()
+        if isinstance(space, spaces.Dict):
+            self.kind = "dict"
+            self.parts = {key: ObservationAdapter(part) for key, part in space.items() if key != MASK_KEY}
+            if not self.parts:
+                raise UsageError(f"{space} has no key besides {MASK_KEY!r} to learn from")
+        elif is_image(space):
+            self.kind = "image"
+        elif isinstance(space, spaces.Box):
+            self.kind, self.size = "vector", int(np.prod(space.shape))
+        elif isinstance(space, spaces.Discrete):
+            self.kind, self.size, self.sizes = "choices", int(space.n), (int(space.n),)
+        elif isinstance(space, spaces.MultiBinary):
+            self.kind, self.size = "vector", int(np.prod(space.shape))
+        elif isinstance(space, spaces.MultiDiscrete):
+            self.sizes = tuple(int(n) for n in space.nvec.ravel())
+            self.kind, self.size = "choices", sum(self.sizes)
+        else:
+            raise UsageError(
+                f"no network can be built for observations of {space}: Box, Discrete, MultiDiscrete, MultiBinary "
+                "and Dict of these are known"
+            )
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether an adapted observation is one row of numbers, as plain networks take it."""
+        return self.kind in ("vector", "choices")
+
+    def adapt(self, obs: Any) -> Any:
+        """A batch of raw observations as arrays for a network."""
+        if self.kind == "vector":
+            array = np.asarray(obs)
+            if array.dtype != np.float32:
+                array = array.astype(np.float32)
+            return array if array.ndim == 2 else array.reshape(len(array), self.size)
+        if self.kind == "image":
+            return np.asarray(obs)
+        if self.kind == "dict":
+            return {key: part.adapt(obs[key]) for key, part in self.parts.items()}
+        choices = np.asarray(obs).reshape(len(obs), -1)
+        rows = np.zeros((len(choices), self.size), np.float32)
+        offsets = np.concatenate(([0], np.cumsum(self.sizes)[:-1]))
+        np.put_along_axis(rows, choices + offsets, 1.0, axis=1)
+        return rows
+
+    def mask(self, obs: Any, info: Any) -> Array | None:
+        """Which actions are allowed now, if the environment says so in its observation or its info."""
+        if self.kind == "dict" and MASK_KEY in obs:
+            return np.asarray(obs[MASK_KEY], bool)
+        if info and MASK_KEY in info:
+            return np.asarray(info[MASK_KEY], bool)
+        return None
+
+
+def to_tensors(obs: Any) -> torch.Tensor | dict[str, torch.Tensor]:
+    """Adapted observations as tensors that share their memory."""
+    import torch
+
+    if isinstance(obs, dict):
+        return {key: torch.as_tensor(value) for key, value in obs.items()}
+    return torch.as_tensor(obs)

@@ -1,0 +1,85 @@
+"""One training from one config: presets, the loop, evaluation, checkpoints, exact resume."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from operant.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from operant.training.checkpoints import CheckpointError, CheckpointStore
+    from operant.training.config import TrainConfig
+    from operant.training.entry import resume, train
+    from operant.training.evaluating import Evaluation, evaluate
+    from operant.training.exploration import get_epsilon_greedy_fn
+    from operant.training.pipeline import serial_pipeline
+    from operant.training.serial import (
+        AdvancedReplayBuffer,
+        BaseLearner,
+        BaseSerialEvaluator,
+        DQNPolicy,
+        SampleCollector,
+        make_envs,
+    )
+    from operant.training.targets import list_presets, load_config
+    from operant.training.training import Observer, Training, TrainResult
+
+_HOMES = {
+    "AdvancedReplayBuffer": "serial",
+    "BaseLearner": "serial",
+    "BaseSerialEvaluator": "serial",
+    "DQNPolicy": "serial",
+    "SampleCollector": "serial",
+    "make_envs": "serial",
+    "serial_pipeline": "pipeline",
+    "get_epsilon_greedy_fn": "exploration",
+    "CheckpointError": "checkpoints",
+    "CheckpointStore": "checkpoints",
+    "Evaluation": "evaluating",
+    "Observer": "training",
+    "TrainConfig": "config",
+    "TrainResult": "training",
+    "Training": "training",
+    "evaluate": "evaluating",
+    "list_presets": "targets",
+    "load_config": "targets",
+    "resume": "entry",
+    "train": "entry",
+}
+
+__all__ = [
+    "AdvancedReplayBuffer",
+    "BaseLearner",
+    "BaseSerialEvaluator",
+    "CheckpointError",
+    "CheckpointStore",
+    "DQNPolicy",
+    "Evaluation",
+    "Observer",
+    "SampleCollector",
+    "TrainConfig",
+    "TrainResult",
+    "Training",
+    "evaluate",
+    "get_epsilon_greedy_fn",
+    "list_presets",
+    "load_config",
+    "make_envs",
+    "resume",
+    "serial_pipeline",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'operant.training' has no attribute {name!r}") from None
+    try:
+        return getattr(importlib.import_module(f"operant.training.{home}"), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("torch", "gymnasium", "safetensors"):
+            raise MissingExtraError("training", "rl") from None
+        raise

@@ -1,0 +1,99 @@
+"""One training in one config: what to learn on, how, for how long, and what to keep of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from operant.algorithms import find_algorithm
+from operant.errors import UsageError
+from operant.models.settings import ModelSettings
+from operant.settings import fill, setting, to_mapping
+
+__all__ = ["CheckpointSettings", "EnvSettings", "EvaluationSettings", "LogSettings", "TrainConfig"]
+
+
+@dataclass(frozen=True)
+class EnvSettings:
+    """What is learned on."""
+
+    id: Any = setting("CartPole-v1", "Gymnasium id, entry point, `package.module:callable`, or a callable")
+    num_envs: int = setting(1, "environments that step together")
+    workers: int = setting(0, "processes to step them in; 0: in this one")
+    arguments: dict[str, Any] = setting({}, "keyword arguments of the environment")
+    wrappers: tuple[str, ...] = setting((), "importable names of wrappers around each environment")
+    normalize_obs: bool = setting(False, "scale observations to mean 0 and deviation 1 as seen so far")
+    normalize_reward: bool = setting(False, "scale rewards by the deviation of the discounted return")
+
+    def __post_init__(self) -> None:
+        if self.num_envs < 1:
+            raise UsageError(f"env.num_envs is {self.num_envs}; at least one environment is needed")
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """How the policy is judged: greedily, on environments and seeds of their own."""
+
+    every: int = setting(0, "environment steps between evaluations; 0: twenty over the training")
+    episodes: int = setting(20, "episodes of each evaluation")
+    num_envs: int = setting(0, "environments that step together; 0: one for each episode, at most 32")
+    seed: int = setting(1_000_000, "added to the seed of the training")
+    stop_value: float | None = setting(None, "end the training when the mean return reaches this")
+    final_episodes: int = setting(0, "episodes of one more evaluation of the best policy at the end; 0: none")
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """What can be resumed."""
+
+    every: int = setting(0, "environment steps between checkpoints; 0: ten over the training")
+    keep: int = setting(2, "newest checkpoints that are kept (the best policy always is)")
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """What is recorded."""
+
+    every: int = setting(0, "environment steps between points; 0: two hundred over the training")
+    window: int = setting(100, "episodes that the mean return is taken over")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything one training needs."""
+
+    name: str = setting("", "what the run is called; by default environment and algorithm")
+    total_steps: int = setting(100_000, "environment steps, of all environments together")
+    seed: int = setting(0, "decides everything random")
+    env: EnvSettings = setting(EnvSettings, "what is learned on")
+    algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
+    model: ModelSettings = setting(ModelSettings, "how the networks look")
+    evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is judged")
+    checkpoint: CheckpointSettings = setting(CheckpointSettings, "what can be resumed")
+    log: LogSettings = setting(LogSettings, "what is recorded")
+    callbacks: tuple[Any, ...] = setting((), "own middleware: importable names or callables, called with the training")
+    doctor: bool = setting(True, "warn in words when the training looks ill")
+    algorithm_settings: Any = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.total_steps < 1:
+            raise UsageError(f"total_steps is {self.total_steps}; it must be at least 1")
+        if "name" not in self.algorithm:
+            raise UsageError("algorithm.name is missing: a2c, dqn or ppo")
+        _, settings = find_algorithm(self.algorithm["name"])
+        own = {key: value for key, value in self.algorithm.items() if key != "name"}
+        object.__setattr__(self, "algorithm_settings", fill(settings, own, "algorithm"))
+        if not self.name:
+            env = self.env.id if isinstance(self.env.id, str) else getattr(self.env.id, "__name__", "env")
+            object.__setattr__(self, "name", f"{env.rpartition(':')[2]}-{self.algorithm['name']}".lower())
+
+    @staticmethod
+    def from_mapping(values: Mapping[str, Any]) -> TrainConfig:
+        return fill(TrainConfig, values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values, with the algorithm's settings in full."""
+        plain = to_mapping(self)
+        plain["algorithm"] = {"name": self.algorithm["name"], **to_mapping(self.algorithm_settings)}
+        return plain

@@ -1,0 +1,71 @@
+"""`train`: from a target to a result; and the same from where a run stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from operant.tracking import Run, SummaryWriter
+from operant.training.checkpoints import CheckpointStore
+from operant.training.config import TrainConfig
+from operant.training.targets import apply_changes, load_config
+from operant.training.training import Observer, Training, TrainResult
+
+__all__ = ["resume", "train"]
+
+
+def train(
+    target: str | Path | Mapping[str, Any] | TrainConfig,
+    changes: Iterable[str] = (),
+    *,
+    observer: Observer | None = None,
+    root: str | Path | None = None,
+    tags: Iterable[str] = (),
+) -> TrainResult:
+    """Train as a preset, a file or a mapping says, with changes such as ``total_steps=50000``.
+
+    >>> result = train("cartpole-ppo", ["seed=1"])
+    >>> result.best_return
+    500.0
+    """
+    config = target if isinstance(target, TrainConfig) and not changes else load_config(target, changes)
+    plain = config.to_mapping()
+    with SummaryWriter(config.name, config=_flat(plain), root=root, tags=["train", *tags]) as writer:
+        training = Training(config, writer, observer)
+        training.begin()
+        return training.run()
+
+
+def resume(
+    run: str,
+    changes: Iterable[str] = (),
+    *,
+    step: int | None = None,
+    observer: Observer | None = None,
+    root: str | Path | None = None,
+) -> TrainResult:
+    """Go on from the newest checkpoint of a run (or the one of a step), in the same run.
+
+    Without changes the result equals that of a training that was never interrupted, bit by bit, where the
+    environments can be saved. A change such as ``total_steps=200000`` takes effect from here on.
+    """
+    opened = Run.open(run, root)
+    found, state = CheckpointStore(opened.folder / "checkpoints").load(step)
+    config = TrainConfig.from_mapping(apply_changes(state["config"], changes))
+    with SummaryWriter(run=opened.id, resumed_from=found, root=root) as writer:
+        training = Training(config, writer, observer)
+        training.load_state_dict(state)
+        return training.run()
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = (
+                value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+            )
+    return flat

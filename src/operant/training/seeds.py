@@ -1,0 +1,75 @@
+"""The same training for several seeds, at the same time where there are cores, and one figure for all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from operant.errors import UsageError
+from operant.training.config import TrainConfig
+from operant.training.entry import train
+from operant.training.statistics import interval
+from operant.training.training import TrainResult
+
+__all__ = ["SeedsResult", "parse_seeds", "train_seeds"]
+
+
+@dataclass(frozen=True)
+class SeedsResult:
+    """The results of all seeds; `best` and `last` are interquartile means with their 95 % intervals."""
+
+    seeds: tuple[int, ...]
+    results: tuple[TrainResult, ...]
+    best: tuple[float, float, float]
+    last: tuple[float, float, float]
+
+    def to_mapping(self) -> dict[str, Any]:
+        each = [
+            {"seed": seed, "run": one.run_id, "steps": one.steps, "best": one.best_return, "last": one.final_return}
+            for seed, one in zip(self.seeds, self.results, strict=True)
+        ]
+        return {"seeds": each, "best": list(self.best), "last": list(self.last)}
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``0..4`` (both ends included) or ``0,3,7``."""
+    try:
+        if ".." in text:
+            first, last = (int(part) for part in text.split(".."))
+            seeds = list(range(first, last + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise UsageError(f"{text!r} are no seeds: write 0..4, or 0,3,7")
+    return seeds
+
+
+def train_seeds(
+    config: TrainConfig, seeds: Sequence[int], *, workers: int = 0, root: str | Path | None = None
+) -> SeedsResult:
+    """Train once for each seed; one process for each core unless `workers` says otherwise."""
+    configs = [{**config.to_mapping(), "seed": seed, "name": f"{config.name}-seed{seed}"} for seed in seeds]
+    count = min(workers or len(os.sched_getaffinity(0)), len(seeds))
+    if count == 1:
+        results = [train(one, root=root, tags=["seeds"]) for one in configs]
+    else:
+        # Spawned, not forked: torch's threads and the recorder's do not survive a fork.
+        with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+            results = list(pool.map(_train_one, configs, [root] * len(configs)))
+    return SeedsResult(
+        tuple(seeds),
+        tuple(results),
+        interval([one.best_return for one in results]),
+        interval([one.final_return for one in results]),
+    )
+
+
+def _train_one(config: dict[str, Any], root: str | Path | None) -> TrainResult:
+    return train(config, root=root, tags=["seeds"])

@@ -1,0 +1,259 @@
+"""The objects of a hand-written loop: policy with its three modes, learner, sample collector, evaluator, buffer.
+
+They take DI-engine's configs and constructor arguments, so a loop written for it runs; behind them are the same
+algorithm, environments and replay as everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from operant.algorithms.dqn import DQN, DQNSettings
+from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.envs import make_env
+from operant.envs.vector import VectorEnv
+from operant.errors import UsageError
+from operant.tracking import SummaryWriter
+from operant.training.checkpoints import write_weights
+from operant.training.config import TrainConfig
+from operant.training.dialects import from_di_engine
+from operant.training.evaluating import evaluate
+
+__all__ = [
+    "AdvancedReplayBuffer",
+    "BaseLearner",
+    "BaseSerialEvaluator",
+    "DQNPolicy",
+    "SampleCollector",
+    "make_envs",
+]
+
+
+def make_envs(
+    main_config: Mapping[str, Any], create_config: Mapping[str, Any], seed: int = 0
+) -> tuple[VectorEnv, VectorEnv]:
+    """The environments to collect in and those to evaluate in."""
+    config = TrainConfig.from_mapping(from_di_engine(main_config, create_config))
+    rows = config.evaluation.num_envs or config.evaluation.episodes
+    collecting = make_env(config.env.id, config.env.num_envs, seed=seed, **config.env.arguments)
+    evaluating = make_env(config.env.id, rows, seed=seed + config.evaluation.seed, **config.env.arguments)
+    return collecting, evaluating
+
+
+class _Mode:
+    """One side of a policy, with the attributes that loops ask for."""
+
+    def __init__(self, policy: DQNPolicy) -> None:
+        self.policy = policy
+        self.algorithm = policy.algorithm
+
+    def get_attribute(self, name: str) -> Any:
+        try:
+            return self.policy.attributes[name]
+        except KeyError:
+            known = ", ".join(sorted(self.policy.attributes))
+            raise UsageError(f"the policy has no attribute {name!r}; it has {known}") from None
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.algorithm.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.algorithm.load_state_dict(state)
+
+
+class DQNPolicy:
+    """A DQN with the three modes of a DI-engine policy; `model` gives and takes weights."""
+
+    def __init__(
+        self, main_config: Mapping[str, Any], create_config: Mapping[str, Any], env: VectorEnv, seed: int = 0
+    ) -> None:
+        torch.set_num_threads(1)  # small networks are fastest so
+        config = TrainConfig.from_mapping(from_di_engine(main_config, create_config))
+        settings: DQNSettings = config.algorithm_settings
+        self.config = config
+        self.algorithm = DQN(env.single_observation_space, env.single_action_space, settings, config.model, seed)
+        self.attributes = {
+            "batch_size": settings.batch,
+            "learning_rate": settings.learning_rate,
+            "n_sample": settings.train_every,
+            "discount_factor": settings.gamma,
+            "cuda": False,
+            "device": "cpu",
+        }
+        self.learn_mode = _Mode(self)
+        self.collect_mode = _Mode(self)
+        self.eval_mode = _Mode(self)
+
+
+class BaseLearner:
+    """Counts training iterations, records what was learned, saves."""
+
+    def __init__(
+        self, cfg: Mapping[str, Any] | None, policy: _Mode, tb_logger: SummaryWriter, exp_name: str = "run"
+    ) -> None:
+        self.policy = policy
+        self.exp_name = exp_name
+        self.train_iter = 0
+        self._writer = tb_logger
+        self._every = int((cfg or {}).get("log_show_freq", 100))
+        self.priorities: tuple[Any, Any, Any] | None = None
+
+    def train(self, data: dict[str, Any], envstep: int = -1) -> dict[str, float]:
+        """One gradient step from a batch of the replay buffer."""
+        self.policy.algorithm.measure = self.train_iter % self._every == 0
+        if envstep >= 0:
+            self.policy.algorithm.set_progress(envstep, max(envstep, self.policy.policy.config.total_steps))
+        metrics, sizes = self.policy.algorithm.learn(data)
+        self.priorities = (data["index"], sizes, data["generation"])
+        if metrics:
+            self._writer.add_scalars({f"learner/{key}": value for key, value in metrics.items()}, self.train_iter)
+        self.train_iter += 1
+        return metrics
+
+    def save_checkpoint(self, name: str = "last") -> Path:
+        """Write the weights beside the run; returns the file."""
+        path = self._writer.run_dir / "checkpoints" / f"{name}.safetensors"
+        about = {"train_iter": self.train_iter, "config": self.policy.policy.config.to_mapping()}
+        write_weights(path, self.policy.algorithm.weights(), about)
+        return path
+
+
+class SampleCollector:
+    """Steps the environments ε-greedily; what it collects is a list of steps of all of them."""
+
+    def __init__(
+        self,
+        cfg: Mapping[str, Any] | None,
+        env: VectorEnv,
+        policy: _Mode,
+        tb_logger: SummaryWriter,
+        exp_name: str = "run",
+        seed: int = 0,
+    ) -> None:
+        self.exp_name = exp_name
+        self.envstep = 0
+        self._env = env
+        self._policy = policy
+        self._writer = tb_logger
+        self._n_sample = int((cfg or {}).get("n_sample") or policy.get_attribute("n_sample"))
+        self._rng = np.random.default_rng([seed, 7])
+        self._obs = env.reset(seed)
+
+    def collect(
+        self, n_sample: int | None = None, train_iter: int = 0, policy_kwargs: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """At least `n_sample` transitions, with the exploration of ``policy_kwargs={'eps': …}``."""
+        algorithm, rows = self._policy.algorithm, self._env.num_envs
+        epsilon = float((policy_kwargs or {}).get("eps", 0.0))
+        steps = []
+        for _ in range(max(1, -(-(n_sample or self._n_sample) // rows))):
+            obs = algorithm.adapter.adapt(self._obs)
+            action = algorithm.draw(obs, self._rng, self._env.action_mask, epsilon)
+            step = self._env.step(action)
+            steps.append(
+                {
+                    "obs": obs,
+                    "action": action,
+                    "reward": step.reward,
+                    "terminated": step.terminated,
+                    "truncated": step.truncated,
+                    "next_obs": algorithm.adapter.adapt(step.next_obs),
+                }
+            )
+            self._obs = step.obs
+            self.envstep += rows
+            if step.episodes is not None:
+                self._writer.add_scalar("collector/return", float(step.episodes.returns.mean()), self.envstep)
+        return steps
+
+
+class AdvancedReplayBuffer:
+    """Replay for a hand-written loop: `push` what was collected, `sample` a batch or None while there is too little."""
+
+    def __init__(
+        self,
+        cfg: Mapping[str, Any] | None,
+        tb_logger: SummaryWriter | None = None,
+        exp_name: str = "run",
+        *,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        seed: int = 0,
+    ) -> None:
+        self._cfg = dict(cfg or {})
+        self.exp_name = exp_name
+        self._sizes = {"n_step": n_step, "gamma": gamma}
+        self._rng = np.random.default_rng([seed, 8])
+        self._buffer: ReplayBuffer | None = None
+
+    def push(self, data: list[dict[str, Any]], cur_collector_envstep: int = -1) -> None:
+        for step in data:
+            if self._buffer is None:
+                kind = PrioritizedReplayBuffer if self._cfg.get("priority") else ReplayBuffer
+                capacity = int(self._cfg.get("replay_buffer_size", 10_000))
+                self._buffer = kind(capacity, len(step["reward"]), **self._sizes)  # type: ignore[arg-type]
+            self._buffer.add(**step)
+
+    def sample(self, size: int, cur_learner_iter: int = 0) -> dict[str, Any] | None:
+        if self._buffer is None or len(self._buffer) < size:
+            return None
+        return self._buffer.sample(size, self._rng)
+
+    def update(self, priorities: tuple[Any, Any, Any]) -> None:
+        """New priorities: what `learner.priorities` holds after a `train`."""
+        if self._buffer is not None:
+            self._buffer.update_priorities(*priorities)
+
+    def count(self) -> int:
+        return 0 if self._buffer is None else len(self._buffer)
+
+
+class BaseSerialEvaluator:
+    """Judges the policy every `eval_freq` training iterations."""
+
+    def __init__(
+        self,
+        cfg: Mapping[str, Any] | None,
+        env: VectorEnv,
+        policy: _Mode,
+        tb_logger: SummaryWriter,
+        exp_name: str = "run",
+        seed: int = 1_000_000,
+    ) -> None:
+        settings = policy.policy.config.evaluation
+        given = cfg or {}
+        self.exp_name = exp_name
+        self._every = int(given.get("eval_freq", 1000))
+        self._episodes = int(given.get("n_episode", settings.episodes))
+        self._stop = float(given.get("stop_value", math.inf if settings.stop_value is None else settings.stop_value))
+        self._env = env
+        self._policy = policy
+        self._writer = tb_logger
+        self._seed = seed
+        self._last = -1
+        self._best = -math.inf
+
+    def should_eval(self, train_iter: int) -> bool:
+        """True once for each `eval_freq` iterations, and at the first call."""
+        if self._last < 0:
+            return True
+        return train_iter - self._last >= self._every
+
+    def eval(
+        self, save_ckpt_fn: Callable[..., Any] | None = None, train_iter: int = -1, envstep: int = -1
+    ) -> tuple[bool, float]:
+        """Whether the stop value is reached, and the mean return; a best one is saved by `save_ckpt_fn`."""
+        self._last = max(0, train_iter)
+        mean = evaluate(self._policy.algorithm, self._env, self._episodes, self._seed).mean
+        self._writer.add_scalar("evaluation/return", mean, max(0, envstep))
+        if mean > self._best:
+            self._best = mean
+            if save_ckpt_fn is not None:
+                save_ckpt_fn("best")
+        return mean >= self._stop, mean

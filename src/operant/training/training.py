@@ -1,0 +1,391 @@
+"""One training from one config: a task of middleware that collects, learns, logs, evaluates and saves."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from operant.algorithms import find_algorithm
+from operant.algorithms.on_policy import OnPolicy
+from operant.data import PrioritizedReplayBuffer, ReplayBuffer, prune_chunks
+from operant.envs import make_env
+from operant.errors import UsageError
+from operant.framework import Context, StepTimer, Task
+from operant.models.loading import import_name
+from operant.tracking import SummaryWriter
+from operant.training.checkpoints import CheckpointStore, write_weights
+from operant.training.collecting import RolloutCollector, TransitionCollector, unmasked
+from operant.training.config import TrainConfig
+from operant.training.doctor import Doctor, thread_warning
+from operant.training.evaluating import Evaluation, evaluate
+from operant.training.normalizing import Normalizer
+
+__all__ = ["Observer", "TrainResult", "Training"]
+
+
+class Observer(Protocol):
+    """Who is told how the training goes."""
+
+    def said(self, sentence: str) -> None: ...
+    def point(self, step: int, steps_per_second: float, mean_return: float) -> None: ...
+    def evaluated(self, step: int, evaluation: Evaluation, best: bool) -> None: ...
+
+
+class Silent:
+    """An observer that tells nobody."""
+
+    def said(self, sentence: str) -> None: ...
+    def point(self, step: int, steps_per_second: float, mean_return: float) -> None: ...
+    def evaluated(self, step: int, evaluation: Evaluation, best: bool) -> None: ...
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What came of a training."""
+
+    run_id: str
+    folder: Path
+    steps: int
+    seconds: float
+    mean_return: float
+    """Of the last training episodes."""
+    best_return: float
+    """The best mean return of an evaluation."""
+    best_step: int
+    final_return: float
+    """The mean return of the last evaluation."""
+    evaluations: tuple[tuple[int, float], ...] = ()
+    exact: bool = True
+    warnings: tuple[str, ...] = field(default=())
+
+
+class Training:
+    """Everything one training holds. `run` makes it; `resume` goes on from a checkpoint first."""
+
+    def __init__(self, config: TrainConfig, writer: SummaryWriter, observer: Observer | None = None) -> None:
+        self.config = config
+        self.writer = writer
+        self.observer = observer or Silent()
+        self.warnings: list[str] = []
+        # One thread: for networks of this size more threads only wait for each other (measured: up to 39 times slower
+        # on a busy machine). Denormal numbers slow Adam down threefold once units die.
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(True)
+        self.env = self._make_env(config.env.num_envs, config.seed)
+        algorithm_class, _ = find_algorithm(config.algorithm["name"])
+        settings = config.algorithm_settings
+        self.algorithm = algorithm_class(
+            self.env.single_observation_space, self.env.single_action_space, settings, config.model, config.seed
+        )
+        self.normalizer = self._make_normalizer(config.env.num_envs)
+        self.collector = self._make_collector()
+        self.rng = np.random.default_rng([config.seed, 3])
+        self.store = CheckpointStore(writer.run_dir / "checkpoints", config.checkpoint.keep)
+        self.doctor = Doctor(_entropy_limit(self.algorithm), patience=100)
+        self.evaluations: list[tuple[int, float]] = []
+        self.best: tuple[int, float] | None = None
+        self.train_iter = 0
+        self.done = False
+        self.metrics: dict[str, float] = {}
+        self._evaluation_env: Any = None
+        self._every = {
+            "log": config.log.every or max(1, config.total_steps // 200),
+            "evaluate": config.evaluation.every or max(1, config.total_steps // 20),
+            "checkpoint": config.checkpoint.every or max(1, config.total_steps // 10),
+        }
+        self._last = dict.fromkeys(self._every, 0)
+        self._began = time.perf_counter()
+        self._began_at = 0
+
+    # -- making ------------------------------------------------------------------------------------------------------
+    def _make_env(self, num_envs: int, seed: int) -> Any:
+        env = self.config.env
+        return make_env(env.id, num_envs, seed=seed, workers=env.workers, wrappers=list(env.wrappers), **env.arguments)
+
+    def _make_normalizer(self, num_envs: int) -> Normalizer | None:
+        env = self.config.env
+        if not (env.normalize_obs or env.normalize_reward):
+            return None
+        if env.normalize_obs and not self.algorithm.adapter.is_flat:
+            raise UsageError(
+                "env.normalize_obs works on observations that are rows of numbers, not on pictures or dicts"
+            )
+        gamma = self.config.algorithm_settings.gamma
+        size = max(1, self.algorithm.adapter.size)
+        return Normalizer(size, num_envs, gamma, obs=env.normalize_obs, reward=env.normalize_reward)
+
+    def _make_collector(self) -> RolloutCollector | TransitionCollector:
+        config, settings = self.config, self.config.algorithm_settings
+        rng = np.random.default_rng([config.seed, 4])
+        if isinstance(self.algorithm, OnPolicy):
+            return RolloutCollector(
+                self.env,
+                self.algorithm,
+                settings.rollout,
+                normalizer=self.normalizer,
+                rng=rng,
+                window=config.log.window,
+            )
+        sizes = {"n_step": settings.n_step, "gamma": settings.gamma}
+        capacity = max(settings.buffer, config.env.num_envs)
+        if settings.prioritized:
+            buffer: ReplayBuffer = PrioritizedReplayBuffer(
+                capacity, config.env.num_envs, alpha=settings.priority_alpha, beta=settings.priority_beta, **sizes
+            )
+        else:
+            buffer = ReplayBuffer(capacity, config.env.num_envs, **sizes)
+        return TransitionCollector(
+            self.env, self.algorithm, buffer, normalizer=self.normalizer, rng=rng, window=config.log.window
+        )
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+    @property
+    def env_step(self) -> int:
+        return self.collector.env_step
+
+    @property
+    def steps_per_pass(self) -> int:
+        settings = self.config.algorithm_settings
+        if isinstance(self.collector, RolloutCollector):
+            return int(settings.rollout) * self.config.env.num_envs
+        rows = self.config.env.num_envs
+        return max(1, -(-int(settings.train_every) // rows)) * rows
+
+    def begin(self) -> None:
+        """Reset the environments; a resumed training has its state instead."""
+        self.collector.reset(self.config.seed)
+
+    def run(self) -> TrainResult:
+        """Train to the end (or to the stop value) and say what came of it."""
+        self._began, self._began_at = time.perf_counter(), self.env_step
+        self._say_how()
+        left = max(0, math.ceil((self.config.total_steps - self.env_step) / self.steps_per_pass))
+        timer_every = max(1, min(left // 50, 2000))
+        try:
+            with Task() as task:
+                task.use_step_wrapper(StepTimer(timer_every, 1, writer=self.writer, show=None))
+                for middleware in (self.collect, self.learn, self.log, self.evaluate, self.checkpoint):
+                    task.use(middleware)
+                for callback in self.config.callbacks:
+                    task.use((import_name(callback) if isinstance(callback, str) else callback)(self))
+                if left:
+                    task.run(max_step=left)
+        finally:
+            self.env.close()
+            if self._evaluation_env is not None:
+                self._evaluation_env.close()
+        return self._result()
+
+    def collect(self, ctx: Context) -> None:
+        """Act in the environments. Writes ``ctx.env_step``, and ``ctx.batch`` for on-policy algorithms."""
+        if self.done:
+            return
+        if isinstance(self.collector, RolloutCollector):
+            self.algorithm.set_progress(self.env_step, self.config.total_steps)
+            ctx.batch = self.collector.collect()
+        else:
+            self.collector.collect(self.steps_per_pass, self.config.total_steps)
+        ctx.env_step = self.collector.env_step
+
+    def learn(self, ctx: Context) -> None:
+        """Improve the policy. Reads ``ctx.batch``; writes ``ctx.train_iter``."""
+        if self.done:
+            return
+        algorithm = self.algorithm
+        algorithm.measure = self._is_due("log", ctx)
+        if isinstance(self.collector, RolloutCollector):
+            metrics, _ = algorithm.learn(ctx.batch)
+            self.train_iter += 1
+        else:
+            metrics = self._learn_from_replay(self.collector.buffer)
+        if metrics:
+            self.metrics = metrics
+        ctx.train_iter = self.train_iter
+
+    def _learn_from_replay(self, buffer: ReplayBuffer) -> dict[str, float]:
+        settings = self.config.algorithm_settings
+        if self.env_step < settings.learning_starts:
+            return {}
+        self.algorithm.set_progress(self.env_step, self.config.total_steps)
+        if isinstance(buffer, PrioritizedReplayBuffer):
+            buffer.beta = self.algorithm.beta
+        measure = self.algorithm.measure
+        updates = settings.updates or self.steps_per_pass
+        metrics: dict[str, float] = {}
+        for number in range(updates):
+            self.algorithm.measure = measure and number == updates - 1
+            batch = unmasked(buffer.sample(settings.batch, self.rng))
+            metrics, priorities = self.algorithm.learn(batch)
+            if settings.prioritized:
+                buffer.update_priorities(batch["index"], priorities, batch["generation"])
+        self.train_iter += updates
+        return metrics
+
+    def log(self, ctx: Context) -> None:
+        """Record what is known at this step, and let the doctor look at it."""
+        if self.done or not self._is_due("log", ctx):
+            return
+        step = self.env_step
+        self._last["log"] = step
+        episodes = self.collector.episodes
+        rate = (step - self._began_at) / max(1e-9, time.perf_counter() - self._began)
+        self.writer.add_scalars({f"train/{key}": value for key, value in self.metrics.items()}, step)
+        self.writer.add_scalar("time/steps_per_second", rate, step)
+        self.writer.add_scalar("episodes/count", float(episodes.count), step)
+        if episodes.returns:
+            self.writer.add_scalar("episodes/return", episodes.mean_return, step)
+            self.writer.add_scalar("episodes/length", episodes.mean_length, step)
+        self.observer.point(step, rate, episodes.mean_return)
+        if self.config.doctor:
+            for sentence in self.doctor.look(self.metrics, episodes.mean_return, step / self.config.total_steps):
+                self._warn(sentence)
+
+    def evaluate(self, ctx: Context) -> None:
+        """Judge the policy on seeds of its own; keep the best one. Sets ``ctx.finish`` at the stop value."""
+        if self.done or not self._is_due("evaluate", ctx):
+            return
+        step = self.env_step
+        self._last["evaluate"] = step
+        found = self.evaluation(self.config.evaluation.episodes)
+        self.evaluations.append((step, found.mean))
+        best = self.best is None or found.mean > self.best[1]
+        self.writer.add_scalar("evaluation/return", found.mean, step)
+        self.writer.add_scalar("evaluation/deviation", found.deviation, step)
+        self.writer.add_scalar("evaluation/length", float(np.mean(found.lengths)), step)
+        if best:
+            self.best = (step, found.mean)
+            self.save_weights(self.writer.run_dir / "best" / "weights.safetensors", found.mean)
+        self.observer.evaluated(step, found, best)
+        stop = self.config.evaluation.stop_value
+        if stop is not None and found.mean >= stop:
+            self._say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
+            self._save()
+            self.done = True
+            ctx.finish = True
+
+    def checkpoint(self, ctx: Context) -> None:
+        """Save everything, so that the training can go on from here exactly."""
+        if self.done or not self._is_due("checkpoint", ctx):
+            return
+        self._save()
+
+    def _save(self) -> None:
+        self._last["checkpoint"] = self.env_step
+        state = self.state_dict()
+        self.store.save(self.env_step, state)
+        if "replay" in state:
+            manifests = [self.store.load(step)[1]["replay"] for step in self.store.steps()]
+            prune_chunks(self.store.replay_folder, manifests)
+
+    def _is_due(self, what: str, ctx: Context) -> bool:
+        every = self._every[what]
+        return bool(ctx.finish) or self.env_step // every > self._last[what] // every
+
+    # -- judging -----------------------------------------------------------------------------------------------------
+    def evaluation(self, episodes: int) -> Evaluation:
+        """Greedy episodes from starts that depend on the seeds alone, so that evaluations compare."""
+        if self._evaluation_env is None:
+            self._evaluation_env = self._make_evaluation_env()
+        seed = self.config.seed + self.config.evaluation.seed
+        return evaluate(self.algorithm, self._evaluation_env, episodes, seed, normalizer=self.normalizer)
+
+    def _make_evaluation_env(self) -> Any:
+        settings = self.config.evaluation
+        rows = settings.num_envs or min(32, settings.episodes)
+        return self._make_env(rows, self.config.seed + settings.seed)
+
+    def save_weights(self, path: Path, mean_return: float) -> None:
+        about = {
+            "step": self.env_step,
+            "return": mean_return,
+            "config": self.config.to_mapping(),
+            "normalizer": None if self.normalizer is None else self.normalizer.state_dict(),
+        }
+        write_weights(path, self.algorithm.weights(), about)
+
+    # -- saying ------------------------------------------------------------------------------------------------------
+    def _say_how(self) -> None:
+        self._say(f"networks: {self.algorithm.path}")
+        self._say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
+        if not self.env.exact:
+            self._say(f"resume is inexact: {self.env.inexact_reason}")
+            self.writer.add_tags("inexact")
+        crowded = thread_warning(torch.get_num_threads())
+        if crowded:
+            self._warn(crowded)
+
+    def _say(self, sentence: str) -> None:
+        self.writer.add_text("log", sentence, self.env_step)
+        self.observer.said(sentence)
+
+    def _warn(self, sentence: str) -> None:
+        self.warnings.append(sentence)
+        self.writer.add_text("doctor", sentence, self.env_step)
+        self.observer.said(f"doctor: {sentence}")
+
+    def _result(self) -> TrainResult:
+        step, mean = self.best or (0, float("nan"))
+        return TrainResult(
+            run_id=self.writer.run_id,
+            folder=self.writer.run_dir,
+            steps=self.env_step,
+            seconds=time.perf_counter() - self._began,
+            mean_return=self.collector.episodes.mean_return,
+            best_return=mean,
+            best_step=step,
+            final_return=self.evaluations[-1][1] if self.evaluations else float("nan"),
+            evaluations=tuple(self.evaluations),
+            exact=self.env.exact,
+            warnings=tuple(self.warnings),
+        )
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {
+            "config": self.config.to_mapping(),
+            "exact": self.env.exact,
+            "algorithm": self.algorithm.state_dict(),
+            "collector": self.collector.state_dict(),
+            "rng": self.rng.bit_generator.state,
+            "doctor": self.doctor.state_dict(),
+            "evaluations": self.evaluations,
+            "best": self.best,
+            "train_iter": self.train_iter,
+            "metrics": self.metrics,
+            "last": self._last,
+            "done": self.done,
+        }
+        if self._evaluation_env is not None:
+            # A wrapper may remember one evaluation in the next (running scales do).
+            state["evaluation_env"] = self._evaluation_env.save_state()
+        if isinstance(self.collector, TransitionCollector):
+            state["replay"] = self.collector.buffer.save_chunks(self.store.replay_folder)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.collector.load_state_dict(state["collector"])
+        self.rng.bit_generator.state = state["rng"]
+        self.doctor.load_state_dict(state["doctor"])
+        self.evaluations = [(int(step), float(mean)) for step, mean in state["evaluations"]]
+        self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))
+        self.train_iter = int(state["train_iter"])
+        self.metrics = dict(state["metrics"])
+        self._last = {key: int(value) for key, value in state["last"].items()}
+        if "evaluation_env" in state:
+            self._evaluation_env = self._make_evaluation_env()
+            self._evaluation_env.load_state(state["evaluation_env"])
+        if isinstance(self.collector, TransitionCollector):
+            self.collector.buffer.load(self.store.replay_folder, state["replay"])
+
+
+def _entropy_limit(algorithm: Any) -> float | None:
+    if not isinstance(algorithm, OnPolicy) or not algorithm.actions.discrete:
+        return None
+    return float(sum(math.log(size) for size in algorithm.actions.sizes))

@@ -1,0 +1,246 @@
+"""Each loss in closed form equals autograd in double precision; both paths of an algorithm make the same step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operant.algorithms import A2C, DQN, PPO, A2CSettings, DivergedError, DQNSettings, PPOSettings
+from operant.algorithms.a2c import a2c_loss, a2c_slopes
+from operant.algorithms.dqn import dqn_loss, dqn_slope
+from operant.algorithms.heads import Categorical, Gaussian, make_head
+from operant.algorithms.ppo import ppo_loss, ppo_slopes
+from operant.models import ModelSettings, action_spec
+
+SPACES = {
+    "discrete": spaces.Discrete(4),
+    "multi-discrete": spaces.MultiDiscrete([3, 2, 4]),
+    "continuous": spaces.Box(-1, 1, (3,), np.float32),
+}
+
+
+def sample(space, rows, rng):
+    if isinstance(space, spaces.Discrete):
+        return rng.integers(space.n, size=rows)
+    if isinstance(space, spaces.MultiDiscrete):
+        return rng.integers(space.nvec, size=(rows, len(space.nvec)))
+    return rng.standard_normal((rows, *space.shape))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(SPACES)),
+    algorithm=st.sampled_from(["ppo", "a2c"]),
+    rows=st.integers(1, 40),
+    entropy_weight=st.sampled_from([0.0, 0.01, 1.0]),
+    seed=st.integers(0, 2**31),
+)
+def test_actor_critic_losses(kind, algorithm, rows, entropy_weight, seed):
+    rng = np.random.default_rng(seed)
+    spec = action_spec(SPACES[kind])
+    head = make_head(spec)
+    action = sample(SPACES[kind], rows, rng)
+    output = torch.tensor(rng.standard_normal((rows, spec.outputs)), requires_grad=True)
+    value = torch.tensor(rng.standard_normal(rows), requires_grad=True)
+    log_std = torch.tensor(0.3 * rng.standard_normal(spec.outputs), requires_grad=True)
+    advantage, target = rng.standard_normal((2, rows))
+    log_prob, entropy = head.log_prob_and_entropy(output, torch.as_tensor(action), None, log_std)
+    mine, my_entropy, kept = head.evaluate(output.detach().numpy(), action, log_std.detach().numpy())
+    np.testing.assert_allclose(mine, log_prob.detach().numpy(), rtol=1e-9)
+    np.testing.assert_allclose(np.broadcast_to(my_entropy, rows), entropy.detach().numpy(), rtol=1e-9)
+
+    fixed = {"advantage": advantage, "target": target}
+    if algorithm == "ppo":
+        fixed["old_log_prob"] = mine + 0.3 * rng.standard_normal(rows)
+        by_log_prob, by_value, _ = ppo_slopes(mine, value.detach().numpy(), clip=0.2, value_weight=0.5, **fixed)
+        loss = ppo_loss(
+            log_prob,
+            entropy,
+            value,
+            clip=0.2,
+            value_weight=0.5,
+            entropy_weight=entropy_weight,
+            **{key: torch.as_tensor(part) for key, part in fixed.items()},
+        )
+    else:
+        by_log_prob, by_value = a2c_slopes(value.detach().numpy(), value_weight=0.5, **fixed)
+        loss = a2c_loss(
+            log_prob,
+            entropy,
+            value,
+            value_weight=0.5,
+            entropy_weight=entropy_weight,
+            **{key: torch.as_tensor(part) for key, part in fixed.items()},
+        )
+    loss.backward()
+    slope, spread = head.gradient(kept, by_log_prob, -entropy_weight / rows)
+
+    np.testing.assert_allclose(slope, output.grad.numpy(), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(by_value, value.grad.numpy(), rtol=1e-8, atol=1e-12)
+    if kind == "continuous":
+        np.testing.assert_allclose(spread, log_std.grad.numpy(), rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 30),
+    loss=st.sampled_from(["huber", "squared"]),
+    weighted=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_q_loss(rows, loss, weighted, seed):
+    rng = np.random.default_rng(seed)
+    q = torch.tensor(3 * rng.standard_normal((rows, 4)), requires_grad=True)
+    action, target = rng.integers(4, size=rows), rng.standard_normal(rows)
+    weight = rng.random(rows) if weighted else None
+    whole = torch.as_tensor(np.ones(rows) if weight is None else weight)
+    dqn_loss(q, torch.as_tensor(action), torch.as_tensor(target), whole, loss).backward()
+    slope, error = dqn_slope(q.detach().numpy(), action, target, weight, loss)
+    np.testing.assert_allclose(slope, q.grad.numpy(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(error, q.detach().numpy()[np.arange(rows), action] - target)
+
+
+def make_rollout(space, obs_size=5, steps=7, rows=3, seed=0, mask=None):
+    rng = np.random.default_rng(seed)
+    action = np.stack([sample(space, rows, rng) for _ in range(steps)])
+    if isinstance(space, spaces.Box):
+        action = action.astype(np.float32)
+    truncated = np.zeros((steps, rows), bool)
+    truncated[3, 1] = True
+    terminated = np.zeros((steps, rows), bool)
+    terminated[4, 0] = True
+    return {
+        "obs": rng.standard_normal((steps + 1, rows, obs_size)).astype(np.float32),
+        "action": action,
+        "reward": rng.standard_normal((steps, rows)).astype(np.float32),
+        "terminated": terminated,
+        "truncated": truncated,
+        "final_obs": rng.standard_normal((1, obs_size)).astype(np.float32),
+        "final_at": np.array([3 * rows + 1]),
+        "mask": mask,
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(SPACES))
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("name", ["ppo", "a2c"])
+def test_both_paths_make_the_same_steps(kind, activation, name):
+    space = SPACES[kind]
+    cls, own = {
+        "ppo": (PPO, PPOSettings(minibatch=8, epochs=2, entropy_weight=0.01, rollout=7)),
+        "a2c": (A2C, A2CSettings(entropy_weight=0.01)),
+    }[name]
+    obs_space = spaces.Box(-9, 9, (5,), np.float32)
+    pair = [
+        cls(obs_space, space, own, ModelSettings(hidden=(40, 33), activation=activation, fused=fused))
+        for fused in (True, False)
+    ]
+    assert [one.path.split()[0] for one in pair] == ["fused", "torch"]
+    for seed in range(3):
+        results = [one.learn(make_rollout(space, seed=seed))[0] for one in pair]
+        for key in results[0]:
+            assert results[0][key] == pytest.approx(results[1][key], rel=1e-3, abs=1e-5), key
+        np.testing.assert_allclose(pair[0].flat.array, pair[1].flat.array, rtol=1e-3, atol=3e-6)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("target_every", [0, 5])
+def test_both_paths_of_dqn_make_the_same_steps(dueling, double, target_every):
+    own = DQNSettings(dueling=dueling, double=double, target_every=target_every, learning_rate=1e-2)
+    obs_space = spaces.Box(-9, 9, (5,), np.float32)
+    pair = [
+        DQN(obs_space, spaces.Discrete(4), own, ModelSettings(hidden=(40, 33), activation="relu", fused=fused))
+        for fused in (True, False)
+    ]
+    assert [one.path.split()[0] for one in pair] == ["fused", "torch"]
+    rng = np.random.default_rng(0)
+    for step in range(5):
+        batch = make_transitions(rng)
+        for one in pair:
+            one.set_progress(4 * step, 20)
+            _, priorities = one.learn(batch)
+            assert priorities.shape == (16,)
+        np.testing.assert_allclose(pair[0].flat.array, pair[1].flat.array, rtol=1e-3, atol=5e-6)
+
+
+def make_transitions(rng, rows=16):
+    return {
+        "obs": rng.standard_normal((rows, 5)).astype(np.float32),
+        "next_obs": rng.standard_normal((rows, 5)).astype(np.float32),
+        "action": rng.integers(4, size=rows),
+        "reward": rng.standard_normal(rows).astype(np.float32),
+        "terminated": rng.random(rows) < 0.2,
+    }
+
+
+def test_targets_bootstrap_unless_terminated_and_obey_masks():
+    own = DQNSettings(double=False, gamma=0.5)
+    dqn = DQN(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), own)
+    batch = make_transitions(np.random.default_rng(0), rows=4)
+    batch["terminated"] = np.array([True, False, False, True])
+    best = dqn.target_q.values(batch["next_obs"]).max(axis=1)
+    expected = batch["reward"] + 0.5 * best * np.array([0, 1, 1, 0])
+    np.testing.assert_allclose(dqn.targets(batch), expected, rtol=1e-6)
+    only_first = np.zeros((4, 4), bool)
+    only_first[:, 0] = True
+    first = dqn.target_q.values(batch["next_obs"])[:, 0]
+    np.testing.assert_allclose(
+        dqn.targets({**batch, "next_mask": only_first})[1:3], (batch["reward"] + 0.5 * first)[1:3], rtol=1e-6
+    )
+
+
+def test_truncation_bootstraps_and_termination_does_not():
+    ppo = PPO(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), PPOSettings(gamma=0.9, gae_lambda=0.7))
+    rollout = make_rollout(spaces.Discrete(4))
+    data = ppo.prepare(rollout, 0.9, 0.7)
+    advantage = data.advantage.reshape(7, 3)
+    value = data.value.reshape(7, 3)
+    at_truncation = rollout["reward"][3, 1] + 0.9 * ppo.values(rollout["final_obs"])[0] - value[3, 1]
+    assert advantage[3, 1] == pytest.approx(at_truncation, rel=1e-5)
+    assert advantage[4, 0] == pytest.approx(rollout["reward"][4, 0] - value[4, 0], rel=1e-5)
+
+
+def test_masked_actions_are_never_taken_nor_learned():
+    space = spaces.Discrete(4)
+    mask = np.array([[True, False, True, False]] * 200)
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((200, 5)).astype(np.float32)
+    obs_space = spaces.Box(-9, 9, (5,), np.float32)
+    for agent in (PPO(obs_space, space), A2C(obs_space, space), DQN(obs_space, space)):
+        actions = agent.act(obs, mask=mask, explore=True, rng=rng).action
+        assert set(actions.tolist()) == {0, 2}
+    head = make_head(action_spec(space))
+    assert isinstance(head, Categorical)
+    logits = torch.zeros(1, 4)
+    log_prob, _ = head.log_prob_and_entropy(logits, torch.tensor([0]), torch.tensor(mask[:1]), None)
+    assert log_prob.item() == pytest.approx(np.log(0.5))
+
+
+def test_a_gaussian_clips_for_the_environment_only():
+    agent = PPO(spaces.Box(-9, 9, (5,), np.float32), SPACES["continuous"], model=ModelSettings(log_std=2.0))
+    assert isinstance(agent.head, Gaussian)
+    out = agent.act(np.zeros((100, 5), np.float32), explore=True, rng=np.random.default_rng(0))
+    assert np.abs(out.action).max() <= 1.0 < np.abs(out.extras["action"]).max()
+
+
+def test_a_gradient_that_is_no_number_stops_before_the_step():
+    agent = A2C(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4))
+    before = agent.flat.array.copy()
+    rollout = make_rollout(spaces.Discrete(4))
+    rollout["reward"][0, 0] = np.nan
+    with pytest.raises(DivergedError, match="not finite"):
+        agent.learn(rollout)
+    assert (agent.flat.array == before).all()
+
+
+def test_samples_follow_the_probabilities():
+    head = make_head(action_spec(spaces.Discrete(3)))
+    logits = np.log(np.array([[0.2, 0.5, 0.3]], np.float32)).repeat(20_000, axis=0)
+    noise = head.noise(np.random.default_rng(0), 1, 20_000)[0]
+    shares = np.bincount(head.choose(logits, noise), minlength=3) / 20_000
+    np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.02)

@@ -1,0 +1,140 @@
+"""Networks from spaces and of the user's own: pictures, dicts, names, instances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from operant.algorithms import A2C, DQN, PPO, PPOSettings
+from operant.algorithms.returns import n_step_returns
+from operant.errors import UsageError
+from operant.models import ModelSettings
+
+PICTURE = spaces.Box(0, 255, (12, 10, 3), np.uint8)
+DICT = spaces.Dict({"camera": PICTURE, "speed": spaces.Box(-1, 1, (2,), np.float32), "gear": spaces.Discrete(3)})
+ROW = spaces.Box(-1, 1, (4,), np.float32)
+
+
+class Own(nn.Module):
+    def __init__(self, outputs: int = 2) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).sin()
+
+
+class ByName(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = nn.Linear(2 + 3, 2)
+        self.value = nn.Linear(2, 1)
+
+    def forward(self, speed: torch.Tensor, gear: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.policy(torch.cat([speed, gear], dim=1)), self.value(speed)
+
+
+def batch_of(space, count, rng):
+    if isinstance(space, spaces.Dict):
+        return {key: batch_of(part, count, rng) for key, part in space.items()}
+    if isinstance(space, spaces.Discrete):
+        return rng.integers(space.n, size=count)
+    if isinstance(space, spaces.MultiDiscrete):
+        return rng.integers(space.nvec, size=(count, len(space.nvec)))
+    if space.dtype == np.uint8:
+        return rng.integers(256, size=(count, *space.shape), dtype=np.uint8)
+    return rng.standard_normal((count, *space.shape)).astype(np.float32)
+
+
+def stacked(adapter, space, steps, rows, rng):
+    flat = adapter.adapt(batch_of(space, steps * rows, rng))
+    fold = lambda part: part.reshape(steps, rows, *part.shape[1:])  # noqa: E731
+    return {key: fold(part) for key, part in flat.items()} if isinstance(flat, dict) else fold(flat)
+
+
+def learn_once(agent, space):
+    rng = np.random.default_rng(0)
+    before = agent.flat.array.copy()
+    metrics, _ = agent.learn(
+        {
+            "obs": stacked(agent.adapter, space, 6, 2, rng),
+            "action": rng.integers(2, size=(5, 2)),
+            "reward": rng.standard_normal((5, 2)).astype(np.float32),
+            "terminated": np.zeros((5, 2), bool),
+            "truncated": np.zeros((5, 2), bool),
+            "final_obs": np.zeros((0, 4), np.float32),
+            "final_at": np.zeros(0, np.int64),
+            "mask": None,
+        }
+    )
+    assert np.isfinite(list(metrics.values())).all()
+    assert (agent.flat.array != before).any()
+
+
+@pytest.mark.parametrize("space", [PICTURE, DICT, spaces.Discrete(5), spaces.MultiDiscrete([2, 3]), ROW])
+def test_networks_are_built_from_any_space(space):
+    agent = PPO(space, spaces.Discrete(2), PPOSettings(minibatch=5, epochs=1))
+    learn_once(agent, space)
+    out = agent.act(batch_of(space, 3, np.random.default_rng(1)), explore=False, rng=np.random.default_rng(0))
+    assert out.action.shape == (3,)
+
+
+def test_a_dict_observation_is_matched_to_forward_by_name():
+    agent = A2C(DICT, spaces.Discrete(2), model=ModelSettings(network=ByName))
+    learn_once(agent, DICT)
+    assert "actor.policy.weight" in agent.weights()
+
+
+def test_own_modules_as_class_instance_and_name():
+    by_class = PPO(ROW, spaces.Discrete(2), model=ModelSettings(actor=Own, critic=nn.Linear(4, 1)))
+    assert by_class.path.startswith("torch")
+    learn_once(by_class, ROW)
+    by_name = DQN(
+        ROW,
+        spaces.Discrete(2),
+        model=ModelSettings(network="torch.nn.Linear", arguments={"in_features": 4, "out_features": 2}),
+    )
+    assert by_name.act(np.zeros((3, 4), np.float32), explore=False, rng=np.random.default_rng(0)).action.shape == (3,)
+    instance = Own()
+    by_instance = DQN(ROW, spaces.Discrete(2), model=ModelSettings(network=instance))
+    assert by_instance.network.q is instance
+    assert by_instance.target_q is not by_instance.q
+    assert not np.shares_memory(by_instance.flat.array, by_instance._target_flat.array)
+
+
+def test_a_plain_sequential_of_ones_own_takes_the_fast_path():
+    chain = lambda outputs: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, outputs))  # noqa: E731
+    agent = PPO(ROW, spaces.Discrete(2), model=ModelSettings(actor=chain(2), critic=chain(1)))
+    assert agent.path.startswith("fused")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (ModelSettings(network="nowhere.Net"), "cannot be imported"),
+        (ModelSettings(network="torch.nn.Liner"), "has no 'Liner'"),
+        (ModelSettings(network=Own, arguments={"outs": 2}), "model.arguments"),
+        (ModelSettings(network=3), "an nn.Module"),
+        (ModelSettings(activation="tan"), "did you mean 'tanh'"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_a_sentence(model, message):
+    with pytest.raises(UsageError, match=message):
+        DQN(ROW, spaces.Discrete(2), model=model)
+
+
+def test_dqn_refuses_continuous_actions():
+    with pytest.raises(UsageError, match="PPO and A2C"):
+        DQN(ROW, ROW)
+
+
+def test_n_step_returns_stop_at_the_end_of_an_episode():
+    reward = np.array([[1.0], [2.0], [4.0], [8.0]])
+    done = np.array([[False], [True], [False], [False]])
+    total, count, ended = n_step_returns(reward, done, np.zeros_like(done), 0.5, 3)
+    assert total[:, 0].tolist() == [2.0, 2.0, 8.0, 8.0]
+    assert count[:, 0].tolist() == [2, 1, 2, 1]
+    assert ended[:, 0].tolist() == [True, True, False, False]

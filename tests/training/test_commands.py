@@ -1,0 +1,63 @@
+"""`operant train` and `operant view` as typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from operant.cli import main
+
+SMALL = ["total_steps=512", "env.num_envs=2", "algorithm.rollout=16", "evaluation.episodes=2", "evaluation.every=256"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / ".operant").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_train_resume_and_view(here, capsys):
+    assert main(["train", "cartpole-ppo", *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert "fused" in out and "best mean return" in out and "torch threads: 1" in out
+    assert main(["train", "--resume", "last", "total_steps=1024", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["steps"] == 1024
+    assert main(["view", "last", "--output", "film.gif"]) == 0
+    assert (here / "film.gif").read_bytes()[:6] == b"GIF89a"
+    assert "frames" in capsys.readouterr().out
+
+
+def test_several_seeds_give_one_figure(here, capsys):
+    assert main(["train", "cartpole-ppo", *SMALL, "--seeds", "0..1", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "IQM" in out and "95 % interval" in out and "(2 seeds)" in out
+
+
+def test_lists_and_eject(here, capsys):
+    assert main(["train", "--list"]) == 0
+    assert "cartpole-ppo" in capsys.readouterr().out
+    assert main(["train", "--settings", "dqn"]) == 0
+    assert "algorithm.prioritized" in capsys.readouterr().out
+    assert main(["train", "--eject", "cartpole-dqn"]) == 0
+    assert (here / "cartpole-dqn.yaml").is_file()
+    assert main(["train", "cartpole-dqn.yaml", "total_steps=300", "evaluation.episodes=1", "--quiet"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train"], "what is to be trained"),
+        (["train", "cartpole-poo"], "did you mean 'cartpole-ppo'"),
+        (["train", "cartpole-ppo", "algorithm.gama=1"], "did you mean 'gamma'"),
+        (["train", "--resume", "nothing"], "there is no run"),
+        (["view", "nothing"], "there is no run"),
+    ],
+)
+def test_mistakes_are_one_line(here, capsys, words, message):
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err

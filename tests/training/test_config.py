@@ -1,0 +1,133 @@
+"""Targets, changes, presets, the dialect of the document; what is wrong is said with the nearest right thing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from operant.errors import UsageError
+from operant.training import TrainConfig, list_presets, load_config
+from operant.training.dialects import from_di_engine, to_di_engine
+from operant.training.seeds import parse_seeds
+from operant.training.statistics import interval, iqm
+from operant.training.targets import eject_preset
+
+DOCUMENT = """
+from easydict import EasyDict
+
+cartpole_dqn_config = dict(
+    exp_name='cartpole_dqn_seed0',
+    env=dict(collector_env_num=8, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195),
+    policy=dict(
+        cuda=True,
+        model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64], dueling=True),
+        nstep=1,
+        discount_factor=0.97,
+        learn=dict(batch_size=64, learning_rate=0.001),
+        collect=dict(n_sample=8),
+        eval=dict(evaluator=dict(eval_freq=40)),
+        other=dict(
+            eps=dict(type='exp', start=0.95, end=0.1, decay=10000),
+            replay_buffer=dict(replay_buffer_size=20000),
+        ),
+    ),
+)
+main_config = EasyDict(cartpole_dqn_config)
+create_config = EasyDict(dict(
+    env=dict(type='cartpole', import_names=['dizoo.classic_control.cartpole.envs.cartpole_env']),
+    env_manager=dict(type='base'),
+    policy=dict(type='dqn'),
+))
+assert main_config.policy.other.eps.decay == 10000
+
+if __name__ == "__main__":
+    raise SystemExit("only when it is run")
+"""
+
+
+@pytest.mark.parametrize("name", sorted(list_presets()))
+def test_every_preset_is_a_config(name):
+    config = load_config(name)
+    assert config.name == name
+    assert TrainConfig.from_mapping(config.to_mapping()).to_mapping() == config.to_mapping()
+
+
+def test_changes_are_applied_in_order(tmp_path):
+    config = load_config("cartpole-ppo", ["algorithm.gamma=0.5", "seed=3", "total_steps=1e3", "model.hidden=[8]"])
+    assert (config.algorithm_settings.gamma, config.seed, config.total_steps) == (0.5, 3, 1000)
+    assert config.model.hidden == (8,)
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"algorithm": {"name": "a2c", "learning_rate": "1e-3"}}))
+    assert load_config(path).algorithm_settings.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["algorithm.gama=0.9"], "no setting 'algorithm.gama' .did you mean 'gamma'"),
+        (["totl_steps=9"], "did you mean 'total_steps'"),
+        (["algorithm.name=pppo"], "no algorithm 'pppo' .did you mean 'ppo'"),
+        (["algorithm.gamma=much"], "'algorithm.gamma' is a number, got 'much'"),
+        (["seed=1.5"], "'seed' is a whole number"),
+        (["env.normalize_obs=3"], "true or false"),
+        (["model.hidden=64"], "list such as"),
+        (["env=CartPole-v1"], "'env' is a group of settings"),
+        (["env.num_envs=0"], "at least one environment"),
+        (["seed"], "write key=value"),
+        (["total_steps.of=3"], "no place"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_is_right(changes, message):
+    with pytest.raises(UsageError, match=message):
+        load_config("cartpole-ppo", changes)
+
+
+def test_an_unknown_target_names_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'cartpole-ppo'"):
+        load_config("cartpole-pp")
+    with pytest.raises(UsageError, match=r"no file nowhere\.yaml"):
+        load_config("nowhere.yaml")
+
+
+def test_the_config_file_of_the_document_is_understood(tmp_path):
+    path = tmp_path / "cartpole_dqn_config.py"
+    path.write_text(DOCUMENT)
+    config = load_config(path)
+    settings = config.algorithm_settings
+    assert (config.name, config.env.id, config.env.num_envs) == ("cartpole_dqn_seed0", "CartPole-v1", 8)
+    assert config.env.arguments == {"max_episode_steps": 200}
+    assert (settings.gamma, settings.batch, settings.learning_rate, settings.dueling) == (0.97, 64, 0.001, True)
+    assert (settings.exploration_start, settings.exploration_end, settings.exploration_decay) == (0.95, 0.1, 10_000)
+    assert (settings.buffer, settings.train_every, config.model.hidden) == (20_000, 8, (128, 128, 64))
+    assert (config.evaluation.stop_value, config.evaluation.episodes) == (195, 5)
+
+
+def test_the_dialect_goes_both_ways():
+    main, create = to_di_engine(load_config("cartpole-dqn").to_mapping())
+    again = load_config({"main_config": main, "create_config": create})
+    expected = load_config("cartpole-dqn")
+    for name in ("gamma", "batch", "learning_rate", "buffer", "train_every", "updates", "n_step", "dueling"):
+        assert getattr(again.algorithm_settings, name) == getattr(expected.algorithm_settings, name), name
+    with pytest.raises(UsageError, match="no counterpart"):
+        from_di_engine({"policy": {"lern": {"batch_size": 3}}}, {"env": {"type": "cartpole"}})
+
+
+def test_a_preset_can_be_copied_out_once(tmp_path):
+    path = eject_preset("cartpole-ppo", tmp_path)
+    assert load_config(path) == load_config("cartpole-ppo")
+    with pytest.raises(UsageError, match="exists already"):
+        eject_preset("cartpole-ppo", tmp_path)
+
+
+def test_seeds_and_their_figure():
+    assert parse_seeds("0..4") == [0, 1, 2, 3, 4]
+    assert parse_seeds("0,3,7") == [0, 3, 7]
+    for wrong in ("4..0", "a", "1,1", ""):
+        with pytest.raises(UsageError, match="no seeds"):
+            parse_seeds(wrong)
+    assert iqm([0, 1, 2, 1000]) == pytest.approx(1.5)
+    assert iqm([1, 2, 3]) == pytest.approx(2.0)
+    middle, low, high = interval([10, 11, 12, 13, 14])
+    assert low <= middle <= high
+    assert low < high

@@ -1,0 +1,182 @@
+"""A training that was interrupted and resumed equals one that was not, bit by bit; bad checkpoints are sentences."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from operant.tracking import Run
+from operant.training import CheckpointError, CheckpointStore, resume, train
+
+PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
+A2C = {"name": "a2c"}
+DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
+RAINBOWISH = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
+
+CARTPOLE = {"id": "CartPole-v1", "num_envs": 4}
+PENDULUM = {"id": "Pendulum-v1", "num_envs": 4, "normalize_obs": True, "normalize_reward": True}
+GYMNASIUM = {"id": "CartPole-v1", "num_envs": 2, "wrappers": ["gymnasium.wrappers:NormalizeReward"]}
+MASKED = {"id": "operant.envs.identity:MaskedIdentity", "num_envs": 3}
+DICT = {"id": "operant.envs.identity:DictIdentity", "num_envs": 3}
+HOPPER = {"id": "Hopper-v5", "num_envs": 2}
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt_at(step):
+    def make(training):
+        def stop(ctx):
+            if training.env_step >= step:
+                raise Interrupted
+
+        return stop
+
+    return make
+
+
+def final_state(root, run_id):
+    _, state = CheckpointStore(Run.open(run_id, root).folder / "checkpoints").load()
+    return state
+
+
+def assert_same(one, other, path=""):
+    assert type(one) is type(other), path
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), path
+        for key in one:
+            assert_same(one[key], other[key], f"{path}.{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), path
+        for number, (left, right) in enumerate(zip(one, other, strict=True)):
+            assert_same(left, right, f"{path}.{number}")
+    elif isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other, err_msg=path)
+    else:
+        assert one == other or (one != one and other != other), path
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env"),
+    [
+        (PPO, CARTPOLE),
+        (PPO, PENDULUM),
+        (PPO, GYMNASIUM),
+        (PPO, MASKED),
+        (PPO, HOPPER),
+        (A2C, CARTPOLE),
+        (A2C, PENDULUM),
+        (A2C, GYMNASIUM),
+        (A2C, DICT),
+        (A2C, HOPPER),
+        (DQN, CARTPOLE),
+        (DQN, GYMNASIUM),
+        (DQN, MASKED),
+        (RAINBOWISH, CARTPOLE),
+    ],
+    ids=lambda one: (
+        f"{one.get('name') or one['id'].rpartition(':')[2]}{'+' if one.get('prioritized') else ''}"
+        + ("-gymnasium" if one.get("wrappers") else "")
+    ),
+)
+def test_resumed_equals_uninterrupted(root, algorithm, env):
+    if env is HOPPER and not all(importlib.util.find_spec(name) for name in ("mujoco", "imageio")):
+        pytest.skip("Gymnasium's MuJoCo tasks need mujoco and imageio")
+    config = {
+        "total_steps": 640,
+        "env": env,
+        "algorithm": algorithm,
+        "model": {"hidden": [16], "activation": "relu" if algorithm["name"] == "dqn" else "tanh"},
+        "evaluation": {"every": 200, "episodes": 2},
+        "checkpoint": {"every": 150},
+    }
+    if env is HOPPER:
+        config["env"] = {**env, "arguments": {"max_episode_steps": 40}}
+    whole = train(config, root=root)
+    assert whole.exact
+    with pytest.raises(Interrupted):
+        train({**config, "callbacks": [interrupt_at(400)]}, root=root)
+    broken = Run.open("last", root)
+    assert broken.status == "ERROR"
+    # What a callback is cannot be saved; the resumed training goes on without it.
+    resumed = resume(broken.id, ["callbacks=[]"], root=root)
+    assert resumed.steps == whole.steps
+    one, other = final_state(root, whole.run_id), final_state(root, resumed.run_id)
+    for state in (one, other):
+        state["config"].pop("callbacks")
+        # File names hold the checksum of their contents; the manifests must agree apart from how rows were cut.
+        state.get("replay", {}).pop("tail", None)
+        state.get("replay", {}).pop("chunks", None)
+    assert_same(one, other)
+    assert whole.evaluations == resumed.evaluations
+    history = Run.open(resumed.run_id, root).scalars("evaluation/return")
+    assert list(history["step"]) == [step for step, _ in whole.evaluations]
+
+
+class Unsavable:
+    def __new__(cls, **kwargs):
+        import gymnasium
+
+        class Odd(gymnasium.Wrapper):
+            pass
+
+        return Odd(gymnasium.make("CartPole-v1", **kwargs))
+
+
+def test_an_environment_that_cannot_be_saved_makes_the_run_inexact(root):
+    config = {"total_steps": 100, "env": {"id": Unsavable, "num_envs": 2}, "algorithm": A2C}
+    result = train(config, root=root)
+    assert not result.exact
+    run = Run.open(result.run_id, root)
+    assert "inexact" in run.tags
+
+
+@pytest.fixture
+def saved(root):
+    store = CheckpointStore(root / "checkpoints", keep=3)
+    for step in (1, 2):
+        store.save(step, {"weights": np.arange(5.0), "nested": {"count": step, "list": [1, np.float32(2.5)]}})
+    return store
+
+
+def test_a_checkpoint_comes_back_as_it_was(saved):
+    step, state = saved.load()
+    assert step == 2
+    assert state["nested"] == {"count": 2, "list": [1, 2.5]}
+    np.testing.assert_array_equal(state["weights"], np.arange(5.0))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "state.npz").write_bytes((path / "state.npz").read_bytes()[:-9]), "checksum"),
+        (lambda path: (path / "state.json").write_text('{"form'), "cut short"),
+        (lambda path: (path / "state.json").write_text(json.dumps({"format": "other"})), "not of the format"),
+        (lambda path: (path / "state.npz").unlink(), "is missing"),
+    ],
+)
+def test_a_damaged_checkpoint_is_a_sentence_and_the_one_before_serves(saved, damage, message):
+    damage(saved.folder / "step-000000000002")
+    with pytest.raises(CheckpointError, match=message):
+        saved.load(2)
+    assert saved.load()[0] == 1
+
+
+def test_no_checkpoint_and_no_pickle(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        CheckpointStore(tmp_path / "none").load()
+    with pytest.raises(TypeError, match="does not take"):
+        CheckpointStore(tmp_path).save(1, {"object": object()})
+    assert CheckpointStore(tmp_path).steps() == []
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    store = CheckpointStore(tmp_path, keep=2)
+    for step in (10, 20, 30):
+        store.save(step, {})
+    assert store.steps() == [20, 30]
+    assert not list(tmp_path.glob(".draft*"))
