@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import unknown
 from operant.hpo.search import Search, UnknownMethodError
 
 if TYPE_CHECKING:
+    from operant.hpo.optuna_door import OptunaFunction
     from operant.searchers import BaseSearcher
 
 __all__ = ["SearchableFunction", "hpo"]
@@ -65,6 +67,23 @@ class _Hpo:
 
     def __call__(self, function: Callable[..., Any]) -> SearchableFunction:
         return function if isinstance(function, SearchableFunction) else SearchableFunction(function)
+
+    def from_optuna(self, objective: Callable[[Any], Any], direction: str = "minimize") -> OptunaFunction:
+        """An Optuna objective as it is; its parameters become known while it runs."""
+        from operant.hpo.optuna_door import OptunaFunction
+
+        return OptunaFunction(objective, direction)
+
+    def from_sweep(
+        self,
+        source: str | os.PathLike[str] | Mapping[str, Any],
+        function: Callable[..., Any],
+        silent: bool = False,
+    ) -> Search:
+        """The search that a W&B sweep describes, of a function that returns the sweep's metric."""
+        from operant.hpo.sweeps import search_of_sweep
+
+        return search_of_sweep(source, function, silent=silent)
 
 
 hpo = _Hpo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import tempfile
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from operant.assessors import BaseAssessor
 from operant.errors import ConfigError, UsageError
+from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
 from operant.hpo.events import RunnerEventSet
 from operant.hpo.expressions import ExpressionError, text_of
 from operant.hpo.history import History
@@ -32,6 +34,7 @@ from operant.schedulers.seeds import SeedPlan
 from operant.schedulers.template import RESERVED, Template
 from operant.searchers import SEARCHERS, BaseSearcher
 from operant.sites.base import Event, Limits
+from operant.space import Dict
 from operant.tracking.places import check_run_id, find_root, new_run_id
 
 __all__ = ["Best", "Settings", "run_search"]
@@ -91,10 +94,10 @@ class Finished(NamedTuple):
 def run_search(settings: Settings, keep_history: Callable[[History], None]) -> Finished:
     """Run it to its end. `keep_history` gets the history before the first trial, so that an error loses nothing."""
     _check(settings)
-    shape = Shape(settings.spaces)
+    shape = settings.spaces if isinstance(settings.spaces, DefineByRun) else Shape(settings.spaces)
     if settings.searcher == "GridSearcher":
         shape = shape.gridded(settings.max_steps)
-    elif settings.max_steps is None and not settings.stop_when and shape.space.size == float("inf"):
+    elif settings.max_steps is None and not settings.stop_when and not _is_finite(shape):
         raise UsageError("nothing would ever end this search: give max_steps(n) or stop_when(condition)")
     judge = Judge(shape, settings.target, settings.objective, settings.concerns, settings.stop_when)
     with _folder(settings) as (name, folder):
@@ -107,6 +110,9 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         history = History(settings.target, bool(settings.maximize), recorded.records(judge) if recorded else ())
         keep_history(history)
         plan = _plan(settings, shape, config, _stops_already(recorded, judge))
+        if isinstance(plan.searcher, GrowingSearcher):
+            for number, record in recorded.returned.items() if recorded is not None else ():
+                plan.searcher.take_result(number, record.get("value"))
         clock = TrialClock()
         site = _site(settings, judge, reports_count=plan.assessor is not None)
         view = SearchView(settings, judge, history)
@@ -123,9 +129,13 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         kept = "" if settings.ephemeral else f", and run() under name({name!r}) goes on from there"
         raise ExpressionError(f"{view.wrong}. Its trials are kept in `history`{kept}") from None
     best = scheduler.best
-    record = history.of(best[1].number + 1) if best is not None else None
-    found = None if record is None else Best(record.config, record.result, record.metrics)
+    trial = history.of(best[1].number + 1) if best is not None else None
+    found = None if trial is None else Best(trial.config, trial.result, trial.metrics)
     return Finished(found, history, None if settings.ephemeral else name)
+
+
+def _is_finite(shape: Shape) -> bool:
+    return not isinstance(shape, DefineByRun) and shape.space.size < math.inf
 
 
 def _check(settings: Settings) -> None:
@@ -146,7 +156,7 @@ def _folder(settings: Settings) -> Iterator[tuple[str, Path]]:
             yield "ephemeral", Path(folder)
         return
     function = getattr(settings.function, "__name__", type(settings.function).__name__)
-    name = settings.name or new_run_id(function.strip("<>"))
+    name = settings.name or new_run_id(str(function).strip("<>"))
     if "/" in check_run_id(name):
         raise UsageError(f"a search's name has no '/': {name!r}")
     yield name, find_root() / "searches" / name
@@ -239,14 +249,16 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
     if settings.init_steps is not None and "n_initial_points" not in allowed and not takes_any:
         raise UsageError(f"{settings.searcher_name} has no first steps to set: leave init_steps out")
     check_arguments(made, options, f"option of {settings.searcher_name}", given=1)
-    common: dict[str, Any] = {
-        "reward_attribute": settings.target,
-        "optimize_mode": "maximize" if settings.maximize else "minimize",
-        "seed": seed,
-    }
+    mode = "maximize" if settings.maximize else "minimize"
+    common: dict[str, Any] = {"reward_attribute": settings.target, "optimize_mode": mode, "seed": seed}
     given = {key: value for key, value in common.items() if takes_any or key in allowed}
-    searcher: BaseSearcher = made(shape.space, **given, **options)
-    searcher.configure(**{key: value for key, value in common.items() if key not in given})
+
+    def make(space: Dict) -> BaseSearcher:
+        searcher: BaseSearcher = made(space, **given, **options)
+        searcher.configure(**{key: value for key, value in common.items() if key not in given})
+        return searcher
+
+    searcher = GrowingSearcher(make, **common) if isinstance(shape, DefineByRun) else make(shape.space)
     repeatable = settings.seed is not None and settings.assessor is None and settings.time_limit is None
     if repeatable and settings.searcher_name not in _BLIND and searcher.lag is None:
         # Proposals see the results of all but the last `max_workers`: then they do not depend on who was faster.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from operant.hpo.define_by_run import GrowingSearcher
 from operant.hpo.events import LoggingEventSet, RunnerEventSet, Task, TrialResult
 from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
@@ -51,6 +52,8 @@ class SearchView(NoView):
         again = job.status == "ERROR" and job.retries < scheduler.plan.max_retries and scheduler.killing is None
         if verdict is not None and verdict.end.kind == "ok":
             scheduler.journal.append(RETURNED, **returned_record(job.number, verdict.end))
+            if isinstance(scheduler.searcher, GrowingSearcher):
+                scheduler.searcher.take_result(job.number, verdict.end.value)
         record = self._record(job, verdict)
         if not again:
             self.history.add(record)
