@@ -67,6 +67,13 @@ class ConfigError(UsageError):
         return ": ".join(part for part in (place, path_text(self.path), self.message) if part)
 
 
+class ArgumentError(ConfigError):
+    """A mistake in an argument of the space, found by somebody who knows only its flat name: `path[0]`.
+
+    `operant.space.place_argument_error` turns it into one whose path leads through the `search_args` list.
+    """
+
+
 def path_text(path: KeyPath) -> str:
     """`("task", "search_args", 2, "name")` as `task.search_args[2].name`."""
     text = ""

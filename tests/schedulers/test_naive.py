@@ -54,7 +54,7 @@ with SummaryWriter("job", system_metrics=False) as writer:
 
 def test_an_assessor_ends_bad_jobs_early(tmp_path: Path) -> None:
     assessor = {"type": "MedianStopAssessor", "start_step": 2}
-    config = make(tmp_path / "source", REPORTS, [0.9, 0.8, 0.1, 0.7], scheduler={"parallel_size": 1}, assessor=assessor)
+    config = make(tmp_path / "source", REPORTS, [0.7, 0.8, 0.1, 0.9], scheduler={"parallel_size": 1}, assessor=assessor)
     outcome = run(tmp_path, config)
     ledger, _ = read_ledger(tmp_path / "searches" / "s")
     assert [job.status for job in ledger.jobs.values()] == ["FINISHED", "FINISHED", "STOPPED", "FINISHED"]

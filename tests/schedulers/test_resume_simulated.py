@@ -155,3 +155,15 @@ def test_a_crash_at_any_moment_gives_the_same_best_and_loses_nothing(tmp_path: P
     best = whole(tmp_path / "a", None).ledger.best
     again = whole(tmp_path / "b", at).ledger.best
     assert best is not None and again is not None and (best.number, best.reward) == (again.number, again.reward)
+
+
+def test_a_crash_in_the_final_check_loses_none_of_it(tmp_path: Path) -> None:
+    cfg = config({"stop_criterion": {"max_tries": 2}}, final_check={"top": 1, "seeds": 4})
+    world = World(tmp_path, cfg, by_x())
+    crash_at(world, 2.5)  # one second of search, one of the first two checks; two more were under way
+    assert len(world.site.submitted) == 6
+    outcome = world.run(resume=True)
+    again = [job.job_id for job in world.site.submitted[6:]]
+    assert again == ["check-1-s1002", "check-1-s1003"] and outcome.checks[1]["runs"] == 4
+    assert {job.attempt for job in world.site.submitted[6:]} == {2}
+    assert world.run(resume=True).checks[1]["runs"] == 4 and len(world.site.submitted) == 8

@@ -10,7 +10,17 @@ from operant.errors import ConfigError
 from operant.searchers import NotReady, Observation, Proposal, SpellingNote, build_searcher
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
-from operant.space import Categorical, Dict, Int, List, Real, Space, build_space
+from operant.space import (
+    ArgumentError,
+    Categorical,
+    Dict,
+    Int,
+    List,
+    Real,
+    Space,
+    build_space,
+    place_argument_error,
+)
 
 ARGS = [
     {"type": "Categorical", "name": "batch-size", "data": [1024, 512]},
@@ -84,6 +94,18 @@ def test_a_searcher_in_the_documents_style_runs(document_searcher):
     searcher.observe(Observation(0, values={"Test Acc": 0.5}))
     assert sorted(searcher._results.values())[-1] == 0.5
     assert len({searcher.space.key(p.config) for p in proposals}) == 12
+
+
+def test_a_restored_searcher_in_the_documents_style_does_not_repeat_itself(document_searcher):
+    original = build_searcher({"type": "MySearcher"}, ARGS)
+    proposals = [original.propose() for _ in range(5)]
+    copy = build_searcher({"type": "MySearcher"}, ARGS)
+    copy.restore([Observation(1, values={"acc": 0.7})], proposals)
+    assert 0.7 in copy._results.values()
+    rest = [copy.propose() for _ in range(7)]
+    assert [p.number for p in rest] == list(range(5, 12))
+    assert rest[0] == original.propose()
+    assert len({copy.space.key(p.config) for p in [*proposals, *rest]}) == 12
 
 
 def test_get_config_of_a_built_in_searcher_is_shaped_like_the_space():
@@ -173,6 +195,20 @@ def test_a_grid_over_a_continuous_argument_is_refused():
         build_searcher({"type": "GridSearcher"}, [{"type": "Real", "name": "lr", "data": [0, 1]}])
 
 
+def test_a_mistake_in_an_argument_is_placed_in_the_list_of_arguments():
+    args = [*ARGS, {"type": "Real", "name": "lr", "data": [0, 1]}]
+    with pytest.raises(ArgumentError) as raised:
+        build_searcher({"type": "GridSearcher"}, args)
+    assert place_argument_error(raised.value, args).path == (2, "step")
+    inside = [{"type": "File", "name": "c", "file": "c.yaml", "args": args[2:]}]
+    with pytest.raises(ArgumentError) as raised:
+        build_searcher({"type": "GridSearcher"}, inside)
+    assert place_argument_error(raised.value, inside).path == (0, "args", 0, "step")
+    with pytest.raises(ArgumentError) as raised:
+        build_searcher({"type": "BatchSearcher"}, ARGS)
+    assert place_argument_error(raised.value, ARGS).path == (0, "type")
+
+
 def test_batch_gives_the_rows_in_order():
     rows = [{"lr": 0.5, "b": 512}, {"lr": 1, "b": 1024}]
     searcher = build_searcher({"type": "BatchSearcher"}, [{"type": "Nested", "data": rows}])
@@ -196,6 +232,17 @@ def test_random_visits_each_point_of_a_finite_space_once(sampling):
     while (proposal := searcher.propose()) is not None:
         configs.append(searcher.space.key(proposal.config))
     assert len(configs) == len(set(configs)) == 12
+
+
+def test_new_points_are_found_in_a_rare_corner_of_the_space():
+    args = [
+        {"type": "Categorical", "name": "k", "data": list(range(100))},
+        {"type": "Real", "name": "x", "data": [0, 1], "when": {"k": 7}},
+    ]
+    searcher = build_searcher({"type": "RandomSearcher"}, args)
+    configs = [searcher.propose().config for _ in range(300)]
+    assert {config["k"] for config in configs} == set(range(100))
+    assert len({config["x"] for config in configs if config["k"] == 7}) > 150
 
 
 @pytest.mark.parametrize("sampling", ["sobol", "lhs"])

@@ -303,3 +303,14 @@ def test_a_program_that_finishes_while_it_is_told_to_end_has_finished(machine: M
     machine.site.cancel([job.token], "because")
     event = machine.wait()
     assert (event.info["code"], event.info["reason"]) == (0, None)
+
+
+def test_a_job_cancelled_before_it_began_never_begins(machine: Machine) -> None:
+    jobs = [
+        machine.program("open('ran', 'w'); import time; time.sleep(600)", limits=Limits(grace_seconds=60))
+        for _ in range(8)
+    ]
+    machine.site.cancel([job.token for job in jobs], "because")
+    for _ in jobs:
+        event = machine.wait()
+        assert event.kind == "ended" and event.info["reason"] == "because"  # begun or not, it did not take the grace

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operant.errors import ConfigError
-from operant.space import check_paths, edit_text
+from operant.space import Dict, File, Int, Nested, check_paths, edit_text
 
 YAML = """\
 # training
@@ -188,6 +188,18 @@ def test_what_cannot_be_set_is_said(path, file, text, message):
         if path == "Train":
             raise ConfigError(message)
         check_paths(text, [path], file)
+
+
+def test_a_file_of_a_space_checks_and_renders_itself():
+    rows = Nested([{"scheduler.step_size": 2, "scheduler.gamma": 0.7}], when={"outside": 1})
+    file = File("c.yaml", {"epochs": Int(5, 5), "rows": rows})
+    space = Dict(outside=Int(1, 1), config=file)
+    assert file.paths == ["epochs", "scheduler.step_size", "scheduler.gamma"]
+    file.check(YAML)
+    rendered = file.render(YAML, file.values("config", space.data[0]))
+    assert yaml.safe_load(rendered)["scheduler"] == {"step_size": 2, "gamma": 0.7}
+    with pytest.raises(ConfigError, match="did you mean 'epochs'"):
+        File("c.yaml", {"epoch": Int(1, 2)}).check(YAML)
 
 
 def test_two_paths_to_one_place_are_refused():

@@ -268,6 +268,12 @@ def test_mistakes_name_the_key_and_the_nearest(args, message):
         build_space(args)
 
 
+def test_a_range_without_extent_is_one_value():
+    space = Dict(a=Real(0.5, 0.5), b=Int(3, 3))
+    assert list(space.data) == [{"a": 0.5, "b": 3}]
+    assert space.decode(space.encode({"a": 0.5, "b": 3})) == {"a": 0.5, "b": 3}
+
+
 def test_a_continuous_argument_has_no_list_of_values():
     assert Dict(lr=Real(0, 1)).size == math.inf
     with pytest.raises(ConfigError, match="'lr' is a Real without `step`"):

@@ -25,6 +25,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         if spare < 0:
             widest = widths.index(max(widths))
             widths[widest] = max(10, widths[widest] + spare)
+    lines = []
     for number, row in enumerate([list(headings), *cells]):
         line = "  ".join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
         if colour and number == 0:
@@ -32,11 +33,14 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         elif colour:
             for word, code in _COLOURS.items():
                 line = line.replace(f"  {word}  ", f"  \x1b[{code}m{word}\x1b[0m  ", 1)
-        print(line)
+        lines.append(line)
+    print("\n".join(lines))
 
 
 def clean(text: str) -> str:
     """Without control characters: a run's name must not be able to steer the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else "�" for char in text)
 
 

@@ -23,6 +23,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.schedulers.ledger import no_garbage_collection
+
+    with no_garbage_collection():
+        return _show(args)
+
+
+def _show(args: argparse.Namespace) -> int:
     from operant.schedulers.overview import describe, find_search, job_scalars
 
     root = find_root()
@@ -83,7 +90,7 @@ def _print_search(found: dict[str, Any]) -> None:
     rows = []
     for job in jobs:
         took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
-        settings = " ".join(f"{key}={value}" for key, value in job["arg_dict"].items())
+        settings = " ".join([f"{key}={_short(value)}" for key, value in job["arg_dict"].items()])
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
         rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told])
@@ -97,6 +104,10 @@ def _counts(found: dict[str, Any]) -> str:
 
 def _best(found: dict[str, Any]) -> str:
     return "" if found["best"] is None else _number(found["best"]["reward"])
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.6g}" if type(value) is float else value
 
 
 def _number(value: float | None) -> str:

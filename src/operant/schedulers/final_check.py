@@ -30,7 +30,11 @@ class FinalCheck:
             for seed in plan.check_seeds:
                 job = scheduler.make_job(scheduler.proposals[number], seed, check=True)
                 jobs[number, seed] = job
-                scheduler.queue(job)
+                earlier = scheduler.check_records.get(job.id)
+                if earlier is not None:
+                    job.attempt, job.status, job.reward = earlier.attempt, earlier.status, earlier.reward
+                if job.status != "FINISHED":
+                    scheduler.queue(job)
         scheduler.loop()
         for number in top:
             rewards = [jobs[number, seed].reward for seed in plan.check_seeds]

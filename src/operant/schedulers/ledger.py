@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from operant.tracking.journal import JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
-__all__ = ["FINAL", "JobRecord", "Ledger", "ProposalRecord", "read_ledger"]
+__all__ = ["FINAL", "JobRecord", "Ledger", "ProposalRecord", "no_garbage_collection", "read_ledger"]
 
 FINAL = frozenset({"FINISHED", "STOPPED", "KILLED", "ERROR"})
 USABLE = frozenset({"FINISHED", "STOPPED"})
@@ -80,10 +82,11 @@ class Ledger:
 
     def fold_all(self, records: Iterable[dict[str, Any]]) -> Ledger:
         handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
-        for record in records:
-            handler = handlers.get(record["type"])
-            if handler is not None:
-                handler(record)
+        with no_garbage_collection():
+            for record in records:
+                handler = handlers.get(record["type"])
+                if handler is not None:
+                    handler(record)
         return self
 
     def _fold_opened(self, record: dict[str, Any]) -> None:
@@ -186,6 +189,18 @@ class Ledger:
             if job.status in ("PENDING", "RUNNING"):
                 job.status = "ERROR"
                 job.reason = job.reason or "controller_lost"
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Folding only makes objects that stay; looking for garbage among them takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def read_ledger(folder: Path) -> tuple[Ledger, str]:

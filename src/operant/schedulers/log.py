@@ -36,6 +36,7 @@ class LogView:
 
     def __init__(self, view: View, path: Path) -> None:
         self._view = view
+        self.live = view.live
         self._stream = _Stamped(path)
         self._lines = LineView(self._stream)  # type: ignore[arg-type]
 

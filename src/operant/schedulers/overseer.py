@@ -25,7 +25,8 @@ class Overseer:
         self.scheduler = scheduler
         plan = scheduler.plan
         self._inbox_at = self._tails_at = 0.0
-        self._watches_tails = plan.assessor is not None or plan.no_report_timeout is not None
+        judged = plan.assessor is not None or plan.no_report_timeout is not None
+        self._watches_tails = judged or scheduler.view.live
 
     def look_after(self, now: float) -> None:
         if now >= self._inbox_at:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import UsageError
-from operant.schedulers.ledger import FINAL, JobRecord, Ledger, ProposalRecord
+from operant.schedulers.ledger import FINAL, JobRecord, Ledger, ProposalRecord, no_garbage_collection
 from operant.schedulers.trial import ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
 from operant.sites import Found
@@ -26,6 +26,8 @@ class Restored:
 
     def __init__(self, scheduler: Scheduler, journal: Journal, *, resume: bool, force: bool) -> None:
         self.scheduler = scheduler
+        self._proposals: dict[int, Proposal] = {}
+        self._changed_space = False
         self.ledger = ledger = Ledger().fold_all(entry.record for entry in journal.replay())
         plan = scheduler.plan
         if ledger.opened:
@@ -34,6 +36,8 @@ class Restored:
                     f"there is a search {scheduler.name!r} already: --resume goes on with it, `search-ctl rm --task "
                     f"{scheduler.name}` removes it"
                 )
+            before, now = (config.get("task", {}) for config in (ledger.opened["config"], plan.config))
+            self._changed_space = bool(changed_keys(before.get("search_args"), now.get("search_args")))
             if ledger.opened["digest"] != plan.digest and not force:
                 keys = ", ".join(changed_keys(ledger.opened["config"], plan.config)) or "its configuration"
                 raise UsageError(
@@ -58,12 +62,20 @@ class Restored:
 
     def take_over(self) -> None:
         """Bring the searcher up to date, decide what became of jobs under way, and queue what is left to do."""
+        with no_garbage_collection():
+            self._take_over()
+
+    def _take_over(self) -> None:
         scheduler, ledger = self.scheduler, self.ledger
         if not ledger.proposals:
             return
         scheduler.seconds_before = ledger.seconds_before
         under_way = [job for job in ledger.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
         found = scheduler.site.find([job.token for job in under_way if job.token]) if under_way else {}
+        scheduler.check_records = {job.id: job for job in ledger.jobs.values() if job.is_check}
+        for job in [job for job in under_way if job.is_check]:
+            self._settle_check(job, found.get(job.token))
+        under_way = [job for job in under_way if not job.is_check]
         # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
         adopted = {job.id for job in under_way if job.token in found and _goes_on_or_went_well(found[job.token])}
         for job in under_way:
@@ -87,12 +99,28 @@ class Restored:
             else:
                 self._keep(record, by_number.get(number, []))
 
+    def _settle_check(self, record: JobRecord, found: Found | None) -> None:
+        """A job of the final check was under way: its result counts, or it is run again with the rest of the check."""
+        scheduler = self.scheduler
+        record.status = "ERROR"
+        if (
+            found is not None
+            and found.state == "ended"
+            and _goes_on_or_went_well(found)
+            and scheduler.workspace is not None
+        ):
+            record.status = "FINISHED"
+            record.reward, _ = scheduler.workspace.reader(self._job(record)).result()
+        scheduler.journal.append(
+            "ended", job=record.id, attempt=record.attempt, status=record.status, reward=record.reward
+        )
+
     def _restore_searcher(self, reopened: set[int]) -> None:
         scheduler, ledger = self.scheduler, self.ledger
         space = scheduler.plan.space
-        fitting = [one for one in ledger.proposals.values() if not scheduler.force or space.contains(one.config)]
+        fitting = [one for one in ledger.proposals.values() if not self._changed_space or space.contains(one.config)]
         known = {one.number for one in fitting}
-        proposals = [_proposal(one) for one in fitting]
+        proposals = [self._proposal(one) for one in fitting]
         observations = [Observation(one.number, status="FILTERED") for one in fitting if one.filtered]
         last = {number: place for place, number in enumerate(ledger.observed)}
         for place, number in enumerate(ledger.observed):
@@ -127,12 +155,12 @@ class Restored:
         for job in jobs:
             if job.status == "PAUSED":
                 scheduler.jobs[job.id] = self._job(job)
-                scheduler.proposals[record.number] = _proposal(record)
+                scheduler.proposals[record.number] = self._proposal(record)
             else:
                 scheduler.earlier[job.status] += 1
         if record.reward is None or record.raced_out or record.status not in _USABLE or record.reward != record.reward:
             return
-        proposal = _proposal(record)
+        proposal = self._proposal(record)
         scheduler.proposals[record.number] = proposal
         rewards = {job.seed: job.reward for job in jobs if job.reward is not None}
         scheduler.note_reward(record.reward, proposal, rewards)
@@ -142,7 +170,7 @@ class Restored:
     ) -> None:
         """A proposal with jobs that failed, or were under way, or never began."""
         scheduler = self.scheduler
-        proposal = _proposal(record)
+        proposal = self._proposal(record)
         if not jobs:
             scheduler.open_trial(proposal)
             return
@@ -168,6 +196,13 @@ class Restored:
         if not trial.open:
             scheduler.settle(scheduler.jobs[jobs[-1].id])
 
+    def _proposal(self, record: ProposalRecord) -> Proposal:
+        found = self._proposals.get(record.number)
+        if found is None:
+            found = Proposal(record.number, record.config, record.budget, record.parent, record.notes)
+            self._proposals[record.number] = found
+        return found
+
     def _job(self, record: JobRecord) -> ScheduledJob:
         scheduler = self.scheduler
         proposal = self.ledger.proposals[record.number]
@@ -182,10 +217,6 @@ def _goes_on_or_went_well(found: Found) -> bool:
     if found.state == "ended":
         return found.record.get("code") == 0 and found.record.get("reason") is None
     return found.state == "running"
-
-
-def _proposal(record: ProposalRecord) -> Proposal:
-    return Proposal(record.number, record.config, record.budget, record.parent, record.notes)
 
 
 def changed_keys(before: Any, after: Any, path: str = "") -> list[str]:

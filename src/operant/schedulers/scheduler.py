@@ -6,18 +6,18 @@ controller that dies at any moment can be followed by another that goes on where
 
 from __future__ import annotations
 
-import errno
 import heapq
 import itertools
 import math
-import secrets
 from collections import Counter, deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from operant.errors import OperantError
+from operant.schedulers.dispatcher import DISK_FULL, DISK_FULL_SECONDS, Dispatcher
 from operant.schedulers.final_check import FinalCheck
+from operant.schedulers.ledger import JobRecord
 from operant.schedulers.overseer import Overseer
 from operant.schedulers.plan import SearchPlan
 from operant.schedulers.restore import Restored
@@ -25,16 +25,13 @@ from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial, job_id_o
 from operant.schedulers.view import NoView, View
 from operant.schedulers.workspace import Workspace
 from operant.searchers import Observation, Proposal
-from operant.sites import Event, Found, Site, Submission, make_token
+from operant.sites import Event, Found, Site
 from operant.sites.clock import Clock, SystemClock
 from operant.tracking.journal import Journal
 
 __all__ = ["Outcome", "Scheduler"]
 
-MOST_FILTERED = 1000
 LONGEST_RETRY_DELAY = 300.0
-DISK_FULL_SECONDS = 1.0
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Outcome(NamedTuple):
@@ -90,6 +87,8 @@ class Scheduler:
         """Statuses of jobs that were done before a resume and are not in ``jobs``."""
         self.best: tuple[float, Proposal, dict[int | None, float]] | None = None
         self.checks: dict[int, dict[str, Any]] = {}
+        self.check_records: dict[str, JobRecord] = {}
+        """Jobs of a final check that an earlier controller began."""
         self.resume = resume
         self.force = force
         self.trials: dict[int, Trial] = {}
@@ -99,15 +98,14 @@ class Scheduler:
         self.ready: deque[ScheduledJob] = deque()
         self.delayed: list[tuple[float, int, ScheduledJob]] = []
         self.running: dict[str, ScheduledJob] = {}
-        self._order = itertools.count()
-        self._exhausted = False
-        self._filtered_in_row = 0
+        self.order = itertools.count()
+        self.exhausted = False
         self.end: tuple[str, str] = ("FINISHED", "all done")
         self.killing: tuple[str, str] | None = None
         self.seconds_before = 0.0
         self._backlog: list[Any] = []
-        self._disk_full_until = 0.0
         self._overseer = Overseer(self)
+        self._dispatcher = Dispatcher(self)
 
     # -- what criteria and commands may use ---------------------------------------------------------------------
 
@@ -160,7 +158,7 @@ class Scheduler:
 
     def loop(self) -> None:
         while True:
-            self._dispatch()
+            self._dispatcher.dispatch()
             if not self._has_work():
                 return
             self.view.tick(self)
@@ -181,7 +179,7 @@ class Scheduler:
             for item in self.clock.wait(0.1):
                 if isinstance(item, Event) and item.kind in ("ended", "lost") and item.token in self.running:
                     job = self.running.pop(item.token)
-                    self._record_end(job, "ERROR", "controller_failed", item.info)
+                    self.record_end(job, "ERROR", "controller_failed", item.info)
 
     def _close(self) -> None:
         status = self.killing[0] if self.killing is not None else None
@@ -190,10 +188,10 @@ class Scheduler:
                 self.journal.append("planned", job=job.id, number=job.number, seed=job.seed, status=status)
                 job.status = status
             elif status == "KILLED":
-                self._record_end(job, status, self.end[1], {})
+                self.record_end(job, status, self.end[1], {})
         for job in self.jobs.values():
             if job.status == "PAUSED" and self.end[0] == "FINISHED":
-                self._record_end(job, "STOPPED", "assessor", {})
+                self.record_end(job, "STOPPED", "assessor", {})
         try:
             self.site.close()
         finally:
@@ -201,79 +199,6 @@ class Scheduler:
             self.view.close(self)
 
     # -- making and starting jobs --------------------------------------------------------------------------------
-
-    def _dispatch(self) -> None:
-        """Fill the free slots. What is to be started is in the journal before the site hears of it."""
-        submissions: list[Submission] = []
-        now = self.clock.now()
-        while self.delayed and self.delayed[0][0] <= now:
-            self.ready.append(heapq.heappop(self.delayed)[2])
-        while len(self.running) < self.plan.parallel_size and now >= self._disk_full_until and not self.paused:
-            job = self._next_job()
-            if job is None:
-                break
-            submission = self._submission(job)
-            if submission is None:
-                break
-            submissions.append(submission)
-        self.commit(durable=bool(submissions) and self.site.outlives_controller)
-        if submissions:
-            self.site.submit(submissions)
-        for _ in submissions:
-            self.plan.stop.after_iter(self)
-
-    def _next_job(self) -> ScheduledJob | None:
-        if self.killing is not None:
-            return None
-        if not self.ready and not self._propose():
-            return None
-        return self.ready.popleft()
-
-    def _propose(self) -> bool:
-        """Ask the searcher until a proposal passes the filter, and queue its first jobs."""
-        if self.is_stop or self._exhausted:
-            return False
-        self.plan.stop.before_iter(self)
-        while not self._stops():
-            if not self.searcher.ready():
-                return False
-            proposal = self.searcher.propose()
-            if proposal is None:
-                self._exhausted = True
-                return False
-            record: dict[str, Any] = {"number": proposal.number, "config": proposal.config}
-            for key in ("budget", "parent", "notes"):
-                if getattr(proposal, key) is not None:
-                    record[key] = getattr(proposal, key)
-            self.journal.append("proposed", **record)
-            if not self._is_filtered(proposal):
-                self.tries += 1
-                self.open_trial(proposal)
-                return True
-        return False
-
-    def _stops(self) -> bool:
-        """Criteria may have changed their mind since it was last looked at."""
-        return self.is_stop
-
-    def _is_filtered(self, proposal: Proposal) -> bool:
-        if self.plan.filter is None:
-            return False
-        job = ScheduledJob(
-            str(proposal.number), f"{self.name}-{proposal.number}", proposal.number, None, proposal.config
-        )
-        if not self.plan.filter.filter(job):
-            self._filtered_in_row = 0
-            return False
-        self.journal.append("filtered", number=proposal.number)
-        self.searcher.observe(Observation(proposal.number, status="FILTERED"))
-        self._filtered_in_row += 1
-        if self._filtered_in_row >= MOST_FILTERED:
-            raise OperantError(
-                f"the filter dropped {MOST_FILTERED} proposals in a row, the last being {proposal.config}: "
-                f"it seems to leave nothing"
-            )
-        return True
 
     def open_trial(self, proposal: Proposal) -> Trial:
         trial = Trial(proposal, list(self.plan.seeds.seeds))
@@ -299,49 +224,6 @@ class Scheduler:
 
     def queue(self, job: ScheduledJob) -> None:
         self.ready.append(job)
-
-    def _submission(self, job: ScheduledJob) -> Submission | None:
-        """Give the job its slot; None, with the job back in front of the queue, while it cannot have one."""
-        gpus = None
-        if self.plan.gpus is not None:
-            gpus = self.plan.gpus.take(job.id)
-            if gpus is None:
-                self.ready.appendleft(job)
-                return None
-        job.attempt += 1
-        job.token = make_token(job.id, job.attempt, secrets.token_hex(8))
-        job.status, job.reward, job.reason, job.error, job.verdict = "PENDING", None, None, None, None
-        job.started = job.ended = job.begun = None
-        job.judged = 0
-        job.last_report = self.clock.now()
-        try:
-            if self.workspace is not None:
-                submission = self.workspace.prepare(job, gpus)
-                job.reader = self.workspace.reader(job)
-            else:
-                submission = Submission(
-                    job.token, job.id, job.attempt, [], self.folder, self.folder, config=job.arg_dict
-                )
-                job.reader = MemoryReader(self.plan.rule)
-        except OSError as error:
-            if error.errno not in _DISK_FULL:
-                raise
-            self._wait_for_disk(job)
-            return None
-        self.journal.append(
-            "submitting", job=job.id, number=job.number, seed=job.seed, attempt=job.attempt, token=job.token
-        )
-        self.running[job.token] = job
-        return submission
-
-    def _wait_for_disk(self, job: ScheduledJob) -> None:
-        job.attempt -= 1
-        job.keep_work = False
-        if self.plan.gpus is not None:
-            self.plan.gpus.give_back(job.id)
-        self._disk_full_until = self.clock.now() + DISK_FULL_SECONDS
-        heapq.heappush(self.delayed, (self._disk_full_until, next(self._order), job))
-        self.view.note("the disk is full: no job is started until there is room")
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -377,7 +259,7 @@ class Scheduler:
             job.reward, complaint = job.reader.result()
             if job.reward is None and status == "FINISHED":
                 job.error = complaint
-        self._record_end(job, status, reason, info)
+        self.record_end(job, status, reason, info)
         if self.plan.assessor is not None and job.reader is not None and status == "FINISHED" and not job.check:
             self.plan.assessor.assess_job(job.id, job.reader.history())
             self.plan.assessor.job_end(job.id)
@@ -387,7 +269,7 @@ class Scheduler:
             job.retries += 1
             job.keep_work = False
             job.status = "PENDING"
-            heapq.heappush(self.delayed, (self.clock.now() + delay, next(self._order), job))
+            heapq.heappush(self.delayed, (self.clock.now() + delay, next(self.order), job))
             return
         self.settle(job)
 
@@ -402,7 +284,7 @@ class Scheduler:
             return "STOPPED", "time_limits_per_job"
         return "ERROR", reason
 
-    def _record_end(self, job: ScheduledJob, status: str, reason: str | None, info: Mapping[str, Any]) -> None:
+    def record_end(self, job: ScheduledJob, status: str, reason: str | None, info: Mapping[str, Any]) -> None:
         job.status, job.reason = status, reason
         job.started = info.get("started", job.started)
         job.ended = info.get("ended", job.ended if job.ended is not None else self.clock.wall())
@@ -461,7 +343,7 @@ class Scheduler:
         status = trial.status
         self.journal.append("observed", number=proposal.number, status=status, values=values, reward=reward)
         self.searcher.observe(Observation(proposal.number, None, 1, status, values))
-        self._exhausted = False
+        self.exhausted = False
         if reward is None or math.isnan(reward) or trial.raced_out:
             return
         self.note_reward(reward, proposal, dict(trial.rewards))
@@ -489,7 +371,7 @@ class Scheduler:
                 self.journal.commit(durable=durable)
                 return
             except OSError as error:
-                if error.errno not in _DISK_FULL:
+                if error.errno not in DISK_FULL:
                     raise
             if not told:
                 told = True

@@ -20,6 +20,9 @@ _SHOWN_JOBS = 12
 
 
 class View(Protocol):
+    live: bool
+    """Whether it shows what running jobs report, so that somebody has to read it."""
+
     def note(self, text: str) -> None:
         """Say something once."""
 
@@ -36,6 +39,8 @@ class View(Protocol):
 class NoView:
     """Shows nothing."""
 
+    live = False
+
     def note(self, text: str) -> None: ...
 
     def changed(self, scheduler: Scheduler, job: ScheduledJob) -> None: ...
@@ -47,6 +52,8 @@ class NoView:
 
 class LineView:
     """One line for each end of a job; for log files and pipes."""
+
+    live = False
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
@@ -83,6 +90,8 @@ class LineView:
 class TableView:
     """Counts, best so far, time left and the running jobs, redrawn in place."""
 
+    live = True
+
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
@@ -109,7 +118,7 @@ class TableView:
         self._live.start()
         self._live.update(self._render(scheduler), refresh=True)
         self._live.stop()
-        self._console.print(summary_line(scheduler), markup=False)
+        self._console.print(summary_line(scheduler), markup=False, highlight=False)
 
     def _render(self, scheduler: Scheduler) -> Any:
         from rich.console import Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ _MODES = ("maximize", "minimize")
 # Spaces up to this size keep a shuffled list of all configurations once random draws find nothing new.
 _MOST_SHUFFLED = 1_000_000
 _DRAWS = 30
+_MANY_DRAWS = 100_000
 
 
 class NotReady(RuntimeError):
@@ -51,7 +52,7 @@ class BaseSearcher:
         self.configure(reward_attribute, optimize_mode, seed, lag)
         self.trials: dict[int, Trial] = {}
         self._next_number = 0
-        self._seen: set[str] = set()
+        self._seen: set[Hashable] = set()
         self._held: dict[int, list[Observation]] = {}
         self._applied_up_to = -1
         self._pending: dict[int, Trial] = {}
@@ -61,6 +62,7 @@ class BaseSearcher:
         # The document's layer: rewards by pickled configuration, for searchers that override `get_config`.
         self._results: dict[bytes, float] = {}
         self._result_keys: dict[int, bytes] = {}
+        self._recorded: set[Hashable] = set()
 
     def configure(
         self,
@@ -129,6 +131,8 @@ class BaseSearcher:
         for proposal in proposals:
             self._next_number = max(self._next_number, proposal.number + 1)
             self._remember(proposal)
+        if type(self)._propose is BaseSearcher._propose:
+            self._recorded = set(self._seen)
         for observation in observations:
             self.observe(observation)
         self._apply_held(self._next_number - 1)
@@ -137,11 +141,16 @@ class BaseSearcher:
 
     def _propose(self, number: int) -> Proposal | None:
         """Make proposal `number`. The default asks `get_config`, as the document's searchers do."""
-        config = self.get_config()
-        if config is None:
-            return None
-        self._result_keys[number] = pickle.dumps(config)
-        return Proposal(number, self.space.flatten(config))
+        while (config := self.get_config()) is not None:
+            flat = self.space.flatten(config)
+            key = self._key(flat)
+            if key in self._recorded:
+                # A restored `get_config` begins anew: what it gave before is in the record already.
+                self._recorded.remove(key)
+                continue
+            self._result_keys[number] = pickle.dumps(config)
+            return Proposal(number, flat)
+        return None
 
     def _learn(self, trial: Trial) -> None:
         """Called once when a trial ends, in the order of observation, and again if its score changes."""
@@ -151,7 +160,17 @@ class BaseSearcher:
         return np.random.default_rng([self.seed, number])
 
     def is_new(self, config: Config) -> bool:
-        return self.space.key(config) not in self._seen
+        return self._key(config) not in self._seen
+
+    def _key(self, config: Config) -> Hashable:
+        """What two configurations share exactly when they are the same; cheaper than the space's text."""
+        values = config.values()
+        key = tuple(zip(config, map(type, values), values, strict=True))
+        try:
+            hash(key)
+        except TypeError:  # a list or a mapping among the values
+            return self.space.key(config)
+        return key
 
     @property
     def exhausted(self) -> bool:
@@ -172,16 +191,21 @@ class BaseSearcher:
         return self._first_unseen(rng)
 
     def _first_unseen(self, rng: np.random.Generator) -> Config | None:
+        if math.isinf(self.space.size):
+            # A continuous argument may be active only in a rare corner of the space.
+            for _ in range(_MANY_DRAWS):
+                config: Config = self.space.sample(rng)
+                if self.is_new(config):
+                    return config
+            raise RuntimeError(f"{_MANY_DRAWS} random draws from a continuous space gave nothing new")
         everything = self.space.data
-        size = int(self.space.size) if math.isfinite(self.space.size) else 0
-        if size == 0:
-            raise RuntimeError("random draws from a continuous space were all equal; this cannot be chance")
+        size = int(self.space.size)
         if size <= _MOST_SHUFFLED:
             if self._shuffled is None:
                 # Independent of when it is made, so that a restored search goes on as it would have.
                 self._shuffled = np.random.default_rng([self.seed, 0x5EED]).permutation(size)
             while self._shuffled_at < size:
-                config: Config = everything[int(self._shuffled[self._shuffled_at])]
+                config = everything[int(self._shuffled[self._shuffled_at])]
                 if self.is_new(config):
                     return config
                 self._shuffled_at += 1
@@ -226,7 +250,7 @@ class BaseSearcher:
         trial = Trial(proposal.number, proposal.config, proposal.parent, proposal.notes)
         self.trials[proposal.number] = trial
         self._pending[proposal.number] = trial
-        self._seen.add(self.space.key(proposal.config))
+        self._seen.add(self._key(proposal.config))
 
     def _apply_held(self, number: int) -> None:
         if self.lag is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operant.errors import ConfigError
+from operant.errors import ArgumentError
 from operant.searchers._records import Proposal
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
@@ -27,18 +27,18 @@ class BatchSearcher(BaseSearcher):
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         for name, leaf in self.space.kwspaces.items():
             if not isinstance(leaf, Nested):
-                raise ConfigError(
+                raise ArgumentError(
                     f"BatchSearcher takes only Nested arguments, but {name!r} is {type(leaf).__name__}; "
                     f"GridSearcher takes all that are finite",
-                    (name,),
+                    (name, "type"),
                 )
             for row in leaf.data:
                 for key, value in row.items():
                     if value is not None and not isinstance(value, (bool, int, float, str)):
-                        raise ConfigError(
+                        raise ArgumentError(
                             f"BatchSearcher takes only plain values (numbers, texts, true, false), "
                             f"but {key!r} is {value!r}",
-                            (name,),
+                            (name, "data"),
                         )
 
     def _propose(self, number: int) -> Proposal | None:

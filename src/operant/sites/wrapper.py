@@ -31,6 +31,7 @@ LEFTOVER_GRACE = 0.5  # seconds between asking what the program left behind to e
 MEMORY_POLL = 0.25
 CHUNK = 1 << 18
 HEADER = struct.Struct("<I")
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -225,6 +226,9 @@ class Supervisor:
         if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
             return 0  # its controller is gone already; it never began
         began, began_wall = time.monotonic(), time.time()
+        if self.reason is not None:  # it was cancelled before it began
+            self._finish(began_wall, 0.0)
+            return 0
         pipes = self._start()
         self._tell({"event": "started", "pid": self.pid, "wall": began_wall})
         limit = self.spec.get("time_limit")
@@ -250,9 +254,12 @@ class Supervisor:
         err, err_in = os.pipe2(os.O_CLOEXEC)
         failed, failed_in = os.pipe2(os.O_CLOEXEC)
         self.outputs = {out: Output(spec["stdout"], limit), err: Output(spec["stderr"], limit)}
+        # A signal that arrives while there are two of us must not be handled by the wrong one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         self.pid = os.fork()
         if self.pid == 0:
             self._become_program(out_in, err_in, failed_in)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         for descriptor in (out_in, err_in, failed_in):
             os.close(descriptor)
         self.error = os.read(failed, 4096).decode("utf-8", "replace") or None
@@ -266,8 +273,9 @@ class Supervisor:
         argv = spec["argv"]
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+            for number in (*HANDLED, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == 1:  # the wrapper died before that took effect
@@ -405,17 +413,16 @@ class Supervisor:
                 self.outputs[descriptor].write(data)
 
     def _finish(self, began_wall: float, seconds: float) -> None:
-        assert self.status is not None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        code = os.waitstatus_to_exitcode(self.status)
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
-        printed = [output.close() for output in self.outputs.values()]
+        printed = [output.close() for output in self.outputs.values()] or [{"bytes": 0, "left_out": 0}] * 2
         record = {
             "token": self.spec["token"],
             "attempt": self.attempt,
-            "code": code if code >= 0 else None,
-            "signal": -code if code < 0 else None,
+            "code": code if code is None or code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
             "reason": self.reason,
             "error": self.error,
             "started": began_wall,

@@ -1,7 +1,7 @@
 """What may vary in a search: arguments, their values, and every configuration as a point of the unit cube."""
 
-from operant.errors import ConfigError
-from operant.space._build import DuplicateArgument, build_space
+from operant.errors import ArgumentError, ConfigError
+from operant.space._build import DuplicateArgument, build_space, place_argument_error
 from operant.space._conditions import When
 from operant.space._containers import Container, Dict, File, List
 from operant.space._layout import Argument, Config, Layout
@@ -12,6 +12,7 @@ from operant.space.files import check_paths, edit_text
 
 __all__ = [
     "Argument",
+    "ArgumentError",
     "Categorical",
     "Config",
     "ConfigError",
@@ -34,4 +35,5 @@ __all__ = [
     "edit_text",
     "load_yaml",
     "load_yaml_file",
+    "place_argument_error",
 ]

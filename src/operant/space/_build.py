@@ -31,7 +31,7 @@ def build_space(search_args: Sequence[Mapping[str, Any]]) -> Dict:
     try:
         _ = space.layout
     except ConfigError as error:
-        raise _at_argument(error, search_args) from None
+        raise place_argument_error(error, search_args) from None
     return space
 
 
@@ -151,8 +151,8 @@ def _drop_earlier(parts: dict[str, Any], name: str, part: Any, inside_file: str 
             parts["+".join(rest.keys)] = rest
 
 
-def _at_argument(error: ConfigError, search_args: Sequence[Mapping[str, Any]]) -> ConfigError:
-    """The layout knows arguments by flat name; the file knows them by place."""
+def place_argument_error(error: ConfigError, search_args: Sequence[Mapping[str, Any]]) -> ConfigError:
+    """The same mistake by the argument's place in the list, `(2, "step")`, instead of its flat name."""
     flat = str(error.path[0]) if error.path else ""
     for place, spec in enumerate(search_args):
         inner = "args" if "args" in spec else "search_args"

@@ -15,7 +15,7 @@ from operant.space._conditions import When
 from operant.space._layout import Argument, Config, Layout, make_argument
 from operant.space._leaves import Leaf, Nested, Space
 from operant.space._product import Product, product_size
-from operant.space.files import edit_text
+from operant.space.files import check_paths, edit_text
 
 Wrap = Callable[[str], str]
 
@@ -267,6 +267,15 @@ class File(Dict):
             for key, value in config.items()
             if key.startswith(prefix) and key.endswith(")")
         }
+
+    @property
+    def paths(self) -> list[str]:
+        """The dotted paths that are set, whatever their conditions."""
+        return [path for argument in self._arguments(str, None) for path in argument.names]
+
+    def check(self, text: str) -> None:
+        """Refuse a path that the file does not have, naming the nearest one."""
+        check_paths(text, self.paths, self.file)
 
     def render(self, text: str, values: Mapping[str, Any]) -> str:
         """The text of the file with the values put in, all else untouched."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.errors import ConfigError, unknown
+from operant.errors import ArgumentError, ConfigError, unknown
 from operant.space._conditions import Test, When
 from operant.space._leaves import Categorical, Leaf, Nested, canonical
 
@@ -146,7 +146,7 @@ def _resolve_conditions(arguments: Sequence[Argument]) -> Iterable[Argument]:
         for test in argument.when.tests:
             name = test.local_name if test.local_name in known else test.name
             if name not in known:
-                raise ConfigError(unknown("argument", test.name, known), (argument.name, "when", test.name))
+                raise ArgumentError(unknown("argument", test.name, known), (argument.name, "when", test.name))
             tests.append(replace(test, name=name, local_name=None))
         yield replace(argument, when=When(tuple(tests)))
 
@@ -158,7 +158,7 @@ def _parents_first(arguments: Sequence[Argument], by_name: Mapping[str, int]) ->
 
     def visit(i: int) -> None:
         if state[i] == 1:
-            raise ConfigError(
+            raise ArgumentError(
                 f"the condition of {arguments[i].name!r} depends on itself", (arguments[i].name, "when")
             )
         if state[i] == 2:

@@ -249,6 +249,9 @@ class Real(Numeric):
         self.low, self.high, self.log = float(low), float(high), bool(log)
         self.step = None
         self._count = None
+        if self.low == self.high:
+            self._steps = Steps(self.low, self.high, 1.0)
+            self._count = 1
         if step is not None:
             if not is_number(step) or not 0 < step < math.inf:
                 raise ConfigError(f"`step` must be a number above 0, not {step!r}", ("step",))
@@ -260,7 +263,7 @@ class Real(Numeric):
 
     @property
     def data(self) -> Steps:
-        if self.step is None:
+        if self._count is None:
             raise ConfigError("a Real without `step` has infinitely many values; give it a `step`", ("step",))
         return self._steps
 

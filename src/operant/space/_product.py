@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from operant.errors import ConfigError
+from operant.errors import ArgumentError, ConfigError
 from operant.space._conditions import Test
 from operant.space._layout import Argument, Config, Layout
 from operant.space._leaves import Categorical
@@ -33,10 +33,10 @@ class Product(Sequence[Config]):
     def __init__(self, layout: Layout) -> None:
         for argument in layout.arguments:
             if math.isinf(argument.leaf.size):
-                raise ConfigError(
+                raise ArgumentError(
                     f"{argument.name!r} is a Real without `step`, so its values cannot be enumerated; "
                     f"give it a `step` or use another searcher",
-                    (argument.name,),
+                    (argument.name, "step"),
                 )
         self._layout = layout
         self._blocks = list(_blocks(layout))

@@ -41,7 +41,8 @@ class Lease:
         self.folder = folder
         self.epoch = epoch
         self._descriptor = descriptor
-        self._mark = _mark_of(folder)
+        self._path = folder / "lease.json"
+        self._mark = _mark_of(self._path)
 
     @classmethod
     def acquire(cls, folder: Path, *, force: bool = False) -> Lease:
@@ -69,7 +70,7 @@ class Lease:
 
     def is_current(self) -> bool:
         """Whether nobody has taken over since (a stopped process may wake up after its lease was taken)."""
-        return _mark_of(self.folder) == self._mark  # asked at every commit, so no file is read
+        return _mark_of(self._path) == self._mark  # asked at every commit, so no file is read
 
     def release(self) -> None:
         if self._descriptor < 0:
@@ -90,10 +91,10 @@ def read_lease(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _mark_of(folder: Path) -> tuple[int, int] | None:
+def _mark_of(path: Path) -> tuple[int, int] | None:
     """What changes whenever the lease is written: it is a new file each time."""
     try:
-        stat = (folder / "lease.json").stat()
+        stat = path.stat()
     except FileNotFoundError:
         return None
     return stat.st_ino, stat.st_mtime_ns
