@@ -140,6 +140,30 @@ if __name__ == "__main__":
     assert not state.exists() or " Z " in state.read_text()
 
 
+DING = """
+import os, pickle
+
+def serial_pipeline(cfgs, seed):
+    main, create = cfgs
+    folder = main.exp_name + main.get("suffix", "")  # DI-engine adds the time when the folder is there
+    os.makedirs(folder)
+    with open(os.path.join(folder, "result.pkl"), "wb") as file:
+        pickle.dump({"eval_value": main.policy.gamma, "easy": type(main).__module__, "create": create}, file)
+"""
+
+
+@pytest.mark.parametrize("suffix", ["", "_20260131"])
+def test_with_the_real_libraries_they_are_used(made: Any, suffix: str) -> None:
+    """What is installed beside the file comes before Operant's stand-ins; and a file need not have a main block."""
+    Path("ding").mkdir()
+    Path("ding/__init__.py").touch()
+    Path("ding/entry.py").write_text(DING)
+    Path("easydict.py").write_text("from operant.hpo.run_config import EasyDict as Base\nclass EasyDict(Base): ...\n")
+    scheduler = made(HEAD + f"main_config.suffix = {suffix!r}\ncreate_config = {{'policy': 'dqn'}}\n")
+    result = scheduler.run_task({"policy": {"gamma": 0.5}})
+    assert result == {"eval_value": 0.5, "easy": "easydict", "create": {"policy": "dqn"}}
+
+
 def test_without_a_result(made: Any) -> None:
     with pytest.raises(TaskFailed, match="neither"):
         made(HEAD + 'if __name__ == "__main__":\n    pass\n').run_task({})

@@ -66,7 +66,7 @@ def test_every_searcher(kind: str) -> None:
     assert best.config["n"]["layers"][1] in ("relu", "tanh")
 
 
-@pytest.mark.parametrize("kind", LEARNING)
+@pytest.mark.parametrize("kind", BLIND + LEARNING)
 def test_the_same_trials_with_four_workers_and_a_seed(kind: str) -> None:
     """Whoever is faster: the trials take different times in every run."""
     gate = threading.Semaphore(1)
