@@ -17,7 +17,7 @@ export UV_TORCH_BACKEND ?= cpu
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint types imports bench-tracking clean
+.PHONY: help setup demo test test-long lint types imports bench-tracking bench-replay clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -59,5 +59,8 @@ test-long: setup  ## the full fault counts and load tests
 bench-tracking: setup  ## the recorder against its peers (they get a venv of their own)
 	@$(BIN)/python benchmarks/tracking.py
 
+bench-replay: setup  ## replay and environments against their peers (they get a venv of their own)
+	@$(BIN)/python benchmarks/replay.py
+
 clean:
-	rm -rf $(VENV) .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-rl build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

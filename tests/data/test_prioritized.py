@@ -37,7 +37,8 @@ def test_the_sum_tree_finds_what_a_running_sum_finds(size: int, seed: int, zeros
     np.testing.assert_array_equal(tree.weights(), weights)
     assert tree.total == weights.sum()
     mass = rng.random(500) * weights.sum()
-    found = tree.find(mass)
+    found, weight = tree.find(mass)
+    np.testing.assert_array_equal(weight, weights[found])
     np.testing.assert_array_equal(found, np.searchsorted(np.cumsum(weights), mass, side="right"))
 
 
@@ -50,8 +51,10 @@ def test_rounding_never_finds_a_leaf_without_weight(seed: int) -> None:
     tree = SumTree(700)
     tree.load(weights)
     edges = np.concatenate([np.cumsum(weights), [0.0, tree.total, np.nextafter(tree.total, np.inf)]])
-    found = tree.find(np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, np.inf)]))
-    assert (tree.get(found) > 0).all()
+    found, weight = tree.find(np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, np.inf)]))
+    assert (found < 700).all()
+    assert (weight > 0).all()
+    np.testing.assert_array_equal(weight, weights[found])
 
 
 def test_draws_are_in_proportion_to_priorities() -> None:

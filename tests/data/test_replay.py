@@ -169,6 +169,21 @@ def test_uniform_draws_reach_every_step_equally_often() -> None:
     assert abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
 
+def test_flags_may_be_numbers_and_extras_come_back() -> None:
+    buffer = ReplayBuffer(10, 2)
+    for row in range(12):
+        obs = np.full((2, 1), row, np.float32)
+        hidden = {"h": np.full((2, 3), row, np.float32)}
+        buffer.add(
+            obs, np.zeros((2, 2)), [1, 2], [row % 3 == 2, 0], np.array([0.0, row % 4 == 3]), obs + 1, state=hidden
+        )
+    batch = buffer.transitions(every_slot(buffer))
+    np.testing.assert_array_equal(batch["state"]["h"], np.repeat(batch["obs"], 3, axis=1))
+    np.testing.assert_array_equal(batch["next_obs"], batch["obs"] + 1)
+    assert (batch["discount"] == 0).tolist() == [row % 3 == 2 and env == 0 for row in range(7, 12) for env in range(2)]
+    assert (batch["action"].dtype, batch["terminated"].dtype) == (np.float32, np.bool_)
+
+
 def test_memory_for_last_observations_is_used_again() -> None:
     stream = Stream(2, 0, ends=0.9)
     buffer = ReplayBuffer(20, 2)
@@ -184,6 +199,8 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UsageError, match="empty"):
         buffer.sample(1, np.random.default_rng(0))
     step = Stream(1, 0).step()
+    with pytest.raises(UsageError, match=r"fields \['discount', 'weight'\]"):
+        buffer.add(**step, weight=np.zeros(1), discount=np.zeros(1))
     buffer.add(**step)
     with pytest.raises(UsageError, match="no field 'log_prob'"):
         buffer.add(**step, log_prob=np.zeros(1))
@@ -278,5 +295,8 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
     path.write_bytes(whole)
     with pytest.raises(OperantError, match="no name of such a file"):
         ReplayBuffer(640, 1).load(tmp_path, manifest | {"pending": "../secrets.npz"})
+    np.savez(path, allow_pickle=False, something=np.zeros(3))
+    with pytest.raises(OperantError, match="does not fit its checkpoint"):
+        ReplayBuffer(640, 1).load(tmp_path, manifest)
     with pytest.raises(UsageError, match="rows=640, this one 64"):
         ReplayBuffer(64, 1).load(tmp_path, manifest)

@@ -63,6 +63,8 @@ def test_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
         ("CartPole-v1", {"colour": "red"}, "does not take these arguments.*colour"),
         ("operant.envs.identity:DictIdentity", {"colour": "red"}, "does not take these arguments.*colour"),
         (lambda: 3, {}, "made a int, which is no Gymnasium environment"),
+        ("operant.envs.identity:DictIdentity", {"wrappers": [lambda env: env]}, "wrappers go around single"),
+        (make_env("CartPole-v1", 1), {"colour": "red"}, "takes no arguments.*colour"),
         (lambda: gymnasium.make_vec("CartPole-v1", 3), {"num_envs": 2}, "holds 3 environments, but num_envs is 2"),
     ],
 )

@@ -36,6 +36,7 @@ def run(name, tmp_path):
         pytest.param("step4_async.py", marks=pytest.mark.long),
         pytest.param("step5_parallel.py", marks=pytest.mark.long),
         "step6_library.py",
+        pytest.param("step7_distributed.py", marks=pytest.mark.long),
     ],
 )
 def test_cartpole_is_learned(name, tmp_path):

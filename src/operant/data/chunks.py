@@ -60,7 +60,13 @@ def load(
 ) -> None:
     """Hand all rows of a manifest to ``put``, and remember its chunks as saved in this folder."""
     for entry in [*manifest["chunks"], manifest["tail"]]:
-        put(entry["first"], entry["end"], read(folder, entry["file"]), oldest)
+        arrays = read(folder, entry["file"])
+        try:
+            put(entry["first"], entry["end"], arrays, oldest)
+        except (KeyError, ValueError, IndexError) as error:
+            raise OperantError(
+                f"the replay file {folder / entry['file']} does not fit its checkpoint: {error}"
+            ) from error
     saved[str(folder.resolve())] = {entry["first"] // manifest["per_chunk"]: entry for entry in manifest["chunks"]}
 
 

@@ -43,39 +43,51 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> dict[str, Tree]:
         """As the uniform buffer, with importance weights ``weight`` [B]."""
-        slot = self.draw(batch_size, rng)
-        return self.transitions(slot) | {"weight": self.importance(slot)}
+        slot, mass = self._draw(batch_size, rng)
+        batch = self.transitions(slot)
+        batch["weight"] = self._importance(mass)
+        return batch
 
     def sample_sequences(
         self, batch_size: int, length: int, rng: np.random.Generator, *, burn_in: int = 0
     ) -> dict[str, Tree]:
-        slot = self.draw(batch_size, rng)
-        return self.sequences(slot, length, burn_in=burn_in) | {"weight": self.importance(slot)}
+        slot, mass = self._draw(batch_size, rng)
+        return self.sequences(slot, length, burn_in=burn_in) | {"weight": self._importance(mass)}
 
     def draw(self, batch_size: int, rng: np.random.Generator) -> Array:
+        return self._draw(batch_size, rng)[0]
+
+    def _draw(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Slots and their p^alpha."""
         if not self._written:
             raise UsageError("the buffer is empty; add steps before drawing from it")
         self._enter_new_rows()
-        return self._tree.find((np.arange(batch_size) + rng.random(batch_size)) * (self._tree.total / batch_size))
+        mass = rng.random(batch_size)
+        mass += np.arange(batch_size)
+        mass *= self._tree.total / batch_size
+        return self._tree.find(mass)
 
-    def importance(self, slot: Array) -> Array:
-        weight = self._tree.get(slot) ** -self.beta  # N and the sum cancel when divided by the largest
-        return np.asarray(weight / weight.max(), dtype=np.float32)
+    def _importance(self, mass: Array) -> Array:
+        # N and the sum cancel when divided by the largest, which is that of the smallest mass.
+        return np.asarray((mass / mass.min()) ** -self.beta, dtype=np.float32)
 
     def update_priorities(self, index: Array, priority: Array, generation: Array) -> None:
         """Set the priorities of steps drawn earlier; those that have been overwritten since are left alone."""
+        if not index.size:
+            return
         priority = np.asarray(priority, np.float64)
-        if not (np.isfinite(priority).all() and (priority >= 0).all()):
+        highest = float(priority.max())
+        if not (highest < np.inf and priority.min() >= 0):  # a NaN makes comparisons false
             raise UsageError("priorities must be finite and not negative; a loss that is NaN or infinite makes others")
         self._enter_new_rows()
-        index = np.asarray(index)
-        same = (self.generation(index) == generation) & (self._tree.get(index) > 0)
-        if not same.all():
-            index, priority = index[same], priority[same]
-        if index.size:
-            powered = (priority + self.epsilon) ** self.alpha
-            self._highest = max(self._highest, float(powered.max()))
-            self._tree.set(index, powered)
+        oldest = self._written - self.rows
+        if generation.min() < oldest:
+            kept = generation >= oldest
+            index, priority = index[kept], priority[kept]
+            if not index.size:
+                return
+        self._highest = max(self._highest, (highest + self.epsilon) ** self.alpha)
+        self._tree.set(index, (priority + self.epsilon) ** self.alpha)
 
     def _enter_new_rows(self) -> None:
         """Tell the tree of rows added since the last draw: all at once costs no more than one."""

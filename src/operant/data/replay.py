@@ -8,10 +8,22 @@ from typing import Any
 import numpy as np
 
 from operant.data import chunks
-from operant.data.trees import Array, Tree, tree_flatten, tree_spec, tree_structure, tree_unflatten, tree_zeros
+from operant.data.trees import (
+    Array,
+    Tree,
+    tree_flatten,
+    tree_map,
+    tree_spec,
+    tree_structure,
+    tree_unflatten,
+    tree_zeros,
+)
 from operant.errors import UsageError, nearest
 
 __all__ = ["ReplayBuffer"]
+
+_MADE_HERE = {"next_obs", "discount", "index", "generation", "final_at", "weight", "mask", "first"}
+_OF_THE_END = {"obs", "reward", "terminated", "truncated"}  # fields of a batch that are not those of its first step
 
 
 class ReplayBuffer:
@@ -34,10 +46,14 @@ class ReplayBuffer:
         self.rows = capacity // num_envs
         self._ring = self.rows + 1  # one more: the observation that follows the newest step
         self._written = 0  # rows ever written; the next goes to `_written % _ring`
-        self._arrays: dict[str, Array] = {}  # [ring * N, ...]
         self._structure: dict[str, Any] = {}
+        # Observations have arrays of their own. All else of a step lies together in one record: a random one then costs
+        # one access to memory that is in no cache, not six. Beside what was given it holds the number of its row
+        # (`generation`) and where the last observation of its episode is kept (`final_at`; -1: the episode goes on).
+        self._steps: Array = np.zeros(0)  # [ring * N]
+        self._arrays: dict[str, Array] = {}  # [ring * N, ...] by path: observations, and views of the records' fields
         self._obs_paths: list[str] = []
-        self._final_at = np.zeros(0, np.int32)  # [ring * N]: where the last observation is kept; -1: episode goes on
+        self._final_at: Array = np.zeros(0)
         self._finals: dict[str, Array] = {}  # [F, ...], grows
         self._free: list[int] = []
         self._saved: chunks.Saved = {}
@@ -65,24 +81,26 @@ class ReplayBuffer:
 
         ``next_obs`` is what truly followed the action (``step.next_obs``), also at the end of an episode.
         """
+        terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         fields = {"obs": obs, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
         leaves = tree_flatten(fields | extras)
         following = tree_flatten(next_obs, "obs")
         if not self._structure:
             self._allocate(fields | extras)
-        if len(leaves) != len(self._arrays) or following.keys() != set(self._obs_paths):
+        if leaves.keys() != self._arrays.keys() or len(following) != len(self._obs_paths):
             self._complain(leaves.keys() | following.keys())
         self._cut_where_not_continued(leaves)
         row = self._slots(self._written)
         pending = self._slots(self._written + 1)
         for path, leaf in leaves.items():
             self._arrays[path][row] = leaf
+        self._steps["generation"][row] = self._written
         if self._written + 1 >= self._ring:  # that row held the oldest step, which is not to be drawn any more
             self._forget_finals(pending)
         for path in self._obs_paths:
             self._arrays[path][pending] = following[path]
         self._written += 1
-        ended = np.flatnonzero(np.logical_or(terminated, truncated))
+        ended = np.flatnonzero(terminated | truncated)
         if ended.size:
             self._keep_finals(row.start + ended, pending.start + ended)
 
@@ -91,13 +109,22 @@ class ReplayBuffer:
         return slice(first, first + self.num_envs)
 
     def _allocate(self, fields: dict[str, Tree]) -> None:
+        taken = sorted(_MADE_HERE & fields.keys())
+        if taken:
+            raise UsageError(f"a step must not have the fields {taken}; batches have others of these names")
         self._allocate_spec(tree_spec(fields), {name: tree_structure(field, name) for name, field in fields.items()})
 
     def _allocate_spec(self, spec: Any, structure: dict[str, Any]) -> None:
         self._structure = structure
-        self._arrays = tree_zeros(spec, (self._ring * self.num_envs,))
-        self._obs_paths = [path for path in self._arrays if path == "obs" or path.startswith("obs/")]
-        self._final_at = np.full(self._ring * self.num_envs, -1, np.int32)
+        self._obs_paths = [path for path in spec if path == "obs" or path.startswith("obs/")]
+        own: list[Any] = [("generation", np.int64), ("final_at", np.int32)]
+        fields = [(path, dtype, shape) for path, (shape, dtype) in spec.items() if path not in self._obs_paths]
+        size = self._ring * self.num_envs
+        self._steps = np.zeros(size, np.dtype(own + fields, align=True))
+        self._arrays = tree_zeros({path: spec[path] for path in self._obs_paths}, (size,))
+        self._arrays |= {path: self._steps[path] for path, _, _ in fields}
+        self._final_at = self._steps["final_at"]
+        self._final_at[:] = -1
         self._grow_finals(max(16, self.num_envs))
 
     def _complain(self, given: Any) -> None:
@@ -185,62 +212,60 @@ class ReplayBuffer:
         ``discount``: what the value of ``next_obs`` counts; ``terminated, truncated``: how the last step ended;
         ``index, generation``: for ``update_priorities``. At the newest steps fewer than n may be there yet.
         """
-        last = slot
-        reward = self._arrays["reward"].take(slot)
-        discount = np.full(slot.size, self.gamma)
-        if self.n_step > 1:
-            reward = reward.astype(np.float64)
-            goes_on = np.ones(slot.size, np.bool_)
-            newest = self._slots(self._written).start  # the row of the pending observation: nothing was done there yet
-            for _ in range(self.n_step - 1):
-                following = self._after(last)
-                goes_on &= (self._final_at.take(last) < 0) & (following // self.num_envs * self.num_envs != newest)
-                if not goes_on.any():
-                    break
-                last = np.where(goes_on, following, last)
-                reward += np.where(goes_on, discount * self._arrays["reward"].take(last), 0.0)
-                discount[goes_on] *= self.gamma
-        terminated = self._arrays["terminated"].take(last)
-        discount[terminated] = 0.0
-        batch = {
-            name: self._field(name, slot)
-            for name in self._structure
-            if name not in ("reward", "terminated", "truncated")
-        }
-        batch |= {
-            "reward": reward.astype(np.float32),
-            "next_obs": self._next_obs(last),
-            "discount": discount.astype(np.float32),
-            "terminated": terminated,
-            "truncated": self._arrays["truncated"].take(last),
-            "index": slot,
-            "generation": self.generation(slot),
-        }
+        if self.n_step == 1:
+            steps = ends = self._steps.take(slot)
+            last, reward, discount = slot, steps["reward"], np.full(slot.size, self.gamma, np.float32)
+        else:
+            steps, ends, last, reward, discount = self._n_steps(slot)
+        discount[ends["terminated"]] = 0.0
+        batch = {"obs": self._obs(slot)}
+        for name in self._structure:
+            if name not in _OF_THE_END:
+                batch[name] = self._of_records(name, steps)
+        batch["reward"] = np.ascontiguousarray(reward, np.float32)
+        batch["next_obs"] = self._next_obs(last, ends["final_at"])
+        batch["discount"] = discount
+        batch["terminated"] = np.ascontiguousarray(ends["terminated"])
+        batch["truncated"] = np.ascontiguousarray(ends["truncated"])
+        batch["index"] = slot
+        batch["generation"] = np.ascontiguousarray(steps["generation"])
         return batch
 
-    def _field(self, name: str, slot: Array) -> Tree:
-        structure = self._structure[name]
-        if isinstance(structure, str):
-            return self._arrays[structure].take(slot, axis=0)
-        paths = [path for path in self._arrays if path.startswith(f"{name}/")]
-        return tree_unflatten(structure, {path: self._arrays[path].take(slot, axis=0) for path in paths})
+    def _n_steps(self, slot: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """First and last step of each n-step transition, slot of the last, discounted reward, gamma^(steps taken)."""
+        ahead = np.arange(self.n_step)[:, None]
+        rows = self._steps.take(slot + ahead * self.num_envs, mode="wrap")  # [n, B]
+        generation = rows["generation"]
+        follows = generation[1:] == generation[0] + ahead[1:]  # not so after the newest step
+        follows &= rows["final_at"][:-1] < 0
+        taken = np.logical_and.accumulate(follows, axis=0)
+        further = taken.sum(axis=0)
+        powers = self.gamma ** np.arange(self.n_step + 1)
+        reward = rows["reward"][0] + np.einsum("kb,kb,k->b", rows["reward"][1:], taken, powers[1:-1])
+        last = slot + further * self.num_envs
+        ends = self._steps.take(last, mode="wrap")
+        return rows[0], ends, last, reward, powers[1 + further].astype(np.float32)
 
-    def _next_obs(self, slot: Array) -> Tree:
-        following = self._after(slot)
-        final_at = self._final_at.take(slot)
-        ended = np.flatnonzero(final_at >= 0)
-        leaves = {}
-        for path in self._obs_paths:
-            leaves[path] = self._arrays[path].take(following, axis=0)
-            if ended.size:
-                leaves[path][ended] = self._finals[path].take(final_at.take(ended), axis=0)
+    def _obs(self, slot: Array) -> Tree:
+        leaves = {path: self._arrays[path].take(slot, axis=0) for path in self._obs_paths}
         return tree_unflatten(self._structure["obs"], leaves)
 
-    def generation(self, slot: Array) -> Array:
-        """Which step lies in a slot, counted from the first ever stored: another once it has been overwritten."""
-        row = slot // self.num_envs
-        newest = self._written % self._ring
-        return np.asarray(self._written - (newest - row) % self._ring)
+    def _next_obs(self, slot: Array, final_at: Array) -> Tree:
+        following = slot + self.num_envs
+        (ended,) = (final_at >= 0).nonzero()
+        leaves = {}
+        for path in self._obs_paths:
+            leaves[path] = self._arrays[path].take(following, axis=0, mode="wrap")
+            if ended.size:
+                leaves[path][ended] = self._finals[path].take(final_at[ended], axis=0)
+        return tree_unflatten(self._structure["obs"], leaves)
+
+    def _of_records(self, name: str, steps: Array) -> Tree:
+        structure = self._structure[name]
+        if isinstance(structure, str):
+            return np.ascontiguousarray(steps[structure])
+        paths = [path for path in self._arrays if path.startswith(f"{name}/")]
+        return tree_unflatten(structure, {path: np.ascontiguousarray(steps[path]) for path in paths})
 
     def sample_sequences(
         self, batch_size: int, length: int, rng: np.random.Generator, *, burn_in: int = 0
@@ -260,28 +285,25 @@ class ReplayBuffer:
         mask = np.zeros((total, slot.size), np.bool_)
         slots[burn_in], mask[burn_in] = slot, True
         stored = min(self._written, self.rows)
-        age = self._written - self.generation(slot)  # 1 for the newest step
+        generation = self._steps["generation"][slot]
+        age = self._written - generation  # 1 for the newest step
         for t in range(burn_in - 1, -1, -1):
             before = slots[t + 1] - self.num_envs
             slots[t] = np.where(before < 0, before + self._ring * self.num_envs, before)
-            mask[t] = mask[t + 1] & (age + burn_in - t <= stored) & (self._final_at.take(slots[t]) < 0)
+            mask[t] = mask[t + 1] & (age + burn_in - t <= stored) & (self._final_at[slots[t]] < 0)
         for t in range(burn_in + 1, total):
             slots[t] = self._after(slots[t - 1])
-            mask[t] = mask[t - 1] & (age + burn_in - t >= 1) & (self._final_at.take(slots[t - 1]) < 0)
-        slots = np.where(mask, slots, slot)  # what is masked out is some valid step, so that no garbage reaches a model
-        batch = {name: self._sequence(self._field(name, slots.reshape(-1)), total) for name in self._structure}
-        batch["next_obs"] = self._sequence(self._next_obs(slots.reshape(-1)), total)
+            mask[t] = mask[t - 1] & (age + burn_in - t >= 1) & (self._final_at[slots[t - 1]] < 0)
+        # What is masked out is some valid step, so that no garbage reaches a model.
+        flat = np.where(mask, slots, slot).reshape(-1)
+        steps = self._steps.take(flat)
+        whole = {name: self._of_records(name, steps) for name in self._structure if name != "obs"}
+        whole |= {"obs": self._obs(flat), "next_obs": self._next_obs(flat, steps["final_at"])}
+        batch: dict[str, Tree] = tree_map(lambda leaf: leaf.reshape(total, -1, *leaf.shape[1:]), whole)
         batch["discount"] = np.where(batch["terminated"], 0.0, self.gamma).astype(np.float32)
         first = mask.copy()
         first[1:] &= ~mask[:-1]
-        return batch | {"mask": mask, "first": first, "index": slot, "generation": self.generation(slot)}
-
-    def _sequence(self, tree: Tree, total: int) -> Tree:
-        if isinstance(tree, dict):
-            return {name: self._sequence(part, total) for name, part in tree.items()}
-        if isinstance(tree, tuple):
-            return tuple(self._sequence(part, total) for part in tree)
-        return tree.reshape(total, -1, *tree.shape[1:])
+        return batch | {"mask": mask, "first": first, "index": slot, "generation": generation}
 
     def update_priorities(self, index: Array, priority: Array, generation: Array) -> None:
         """Nothing here; a prioritised buffer draws in proportion to them."""
@@ -331,9 +353,9 @@ class ReplayBuffer:
     def _rows_as_arrays(self, first: int, end: int) -> dict[str, Array]:
         """Rows ``first`` to ``end`` (counted from the first ever stored) as arrays by name."""
         slots = self._row_slots(first, end)
-        final_at = self._final_at.take(slots)
+        final_at = self._final_at[slots]
         ended = np.flatnonzero(final_at >= 0)
-        arrays = {f"step:{path}": array.take(slots, axis=0) for path, array in self._arrays.items()}
+        arrays = {f"step:{path}": array[slots] for path, array in self._arrays.items()}
         arrays |= {f"final:{path}": array.take(final_at[ended], axis=0) for path, array in self._finals.items()}
         return arrays | {"ended": ended}
 
@@ -343,6 +365,7 @@ class ReplayBuffer:
         slots = self._row_slots(first, end)
         for path, array in self._arrays.items():
             array[slots[skip:]] = arrays[f"step:{path}"][skip:]
+        self._steps["generation"][slots[skip:]] = np.repeat(np.arange(first, end), self.num_envs)[skip:]
         kept = np.flatnonzero(arrays["ended"] >= skip)
         if kept.size:
             finals = {path: arrays[f"final:{path}"][kept] for path in self._obs_paths}

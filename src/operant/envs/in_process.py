@@ -60,7 +60,7 @@ class InProcessVectorEnv(VectorEnv):
         self._statistics.clear()
         observations = []
         for i, env in enumerate(self.envs):
-            obs, info = env.reset(seed=None if seed is None else seed + i)
+            obs, info = env.reset(seed=None if seed is None else int(seed) + i)
             self._masks[i] = info.get("action_mask")
             observations.append(obs)
         self._obs = gather(self.single_observation_space, observations)

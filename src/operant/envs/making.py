@@ -43,8 +43,8 @@ def make_env(
 
     The classic control tasks run vectorised in numpy unless ``vectorized`` is false or ``wrappers`` (callables, or
     their importable names) are to be put around each environment. Others are stepped one after the other in this
-    process, or with ``workers=W`` spread over W processes: worth it where one step of one environment takes longer
-    than about 100 microseconds (``docs/environments.md`` has the measurements).
+    process, or with ``workers=W`` spread over W processes: worth it where cores are free and one step of one
+    environment takes longer than about 50 microseconds (``docs/environments.md`` has the measurements).
     """
     if num_envs < 1:
         raise UsageError(f"num_envs is {num_envs}; at least one environment is needed")
@@ -60,15 +60,17 @@ def make_env(
         if env is not None:
             return env
     if isinstance(target, VectorEnv | GymnasiumVectorEnv):
-        return _as_ours(target, num_envs, seed)
+        if kwargs:
+            raise UsageError(f"the vector environment is made already; it takes no arguments: {sorted(kwargs)}")
+        return _as_ours(target, num_envs, seed, wrappers)
     make_one, name = _maker(target)
     if isinstance(make_one, type) and issubclass(make_one, VectorEnv):
         made: VectorEnv = _call(make_one, name, {"num_envs": num_envs, "seed": seed, **kwargs})
         made.name = made.name or name
-        return made
+        return _as_ours(made, num_envs, seed, wrappers)
     first = _call(make_one, name, kwargs)
     if isinstance(first, VectorEnv | GymnasiumVectorEnv):
-        return _as_ours(first, num_envs, seed)
+        return _as_ours(first, num_envs, seed, wrappers)
     if not isinstance(first, gymnasium.Env):
         raise UsageError(f"{name} made a {type(first).__name__}, which is no Gymnasium environment")
     envs = [first, *(_call(make_one, name, kwargs) for _ in range(num_envs - 1))]
@@ -83,10 +85,10 @@ def _classic(name: str, num_envs: int, seed: int | None, kwargs: Mapping[str, An
     if name not in CLASSICS:
         return None
     kind, limit = CLASSICS[name]
-    own = {key: value for key, value in kwargs.items() if key != "render_mode"}  # pictures are always to be had
-    if kwargs.get("render_mode") not in (None, "rgb_array") or not set(own) <= {*signature(kind).parameters} | {
-        "max_episode_steps"
-    }:
+    own = dict(kwargs)
+    render_mode = own.pop("render_mode", None)  # pictures are always to be had; a window is not
+    known = {"max_episode_steps", *signature(kind).parameters}
+    if render_mode not in (None, "rgb_array") or not own.keys() <= known:
         return None
     if own.get("max_episode_steps") == -1:  # Gymnasium's way to say: no limit
         own["max_episode_steps"] = None
@@ -147,7 +149,11 @@ def _call(make: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any
         raise UsageError(f"{name} needs a package that is not installed: {error}") from error
 
 
-def _as_ours(env: VectorEnv | GymnasiumVectorEnv[Any, Any, Any], num_envs: int, seed: int | None) -> VectorEnv:
+def _as_ours(
+    env: VectorEnv | GymnasiumVectorEnv[Any, Any, Any], num_envs: int, seed: int | None, wrappers: Sequence[Any]
+) -> VectorEnv:
+    if wrappers:
+        raise UsageError("wrappers go around single environments, and this is a vector environment; wrap its members")
     if num_envs not in (1, env.num_envs):
         raise UsageError(f"the vector environment holds {env.num_envs} environments, but num_envs is {num_envs}")
     return env if isinstance(env, VectorEnv) else adapt(env, seed=seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import signal
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -232,6 +233,7 @@ def _fill(tree: Tree, part: slice, values: Tree) -> None:
 
 def _work(pipe: Connection, make: Callable[..., VectorEnv], first: int, end: int, num_envs: int) -> None:
     """The worker: do what is asked until the pipe is closed. An error is told, and the worker stays."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the trainer, whose end closes the pipe
     part = slice(first, end)
     shared: _Shared | None = None
     memory: SharedMemory | None = None
@@ -252,7 +254,7 @@ def _work(pipe: Connection, make: Callable[..., VectorEnv], first: int, end: int
         try:
             pipe.send((good, answer))
             request, *arguments = pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        except (EOFError, BrokenPipeError, ConnectionResetError):
             break
         good, answer = True, None
         try:

@@ -40,7 +40,6 @@ class EvaluationSettings:
     num_envs: int = setting(0, "environments that step together; 0: one for each episode, at most 32")
     seed: int = setting(1_000_000, "added to the seed of the training")
     stop_value: float | None = setting(None, "end the training when the mean return reaches this")
-    final_episodes: int = setting(0, "episodes of one more evaluation of the best policy at the end; 0: none")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def model_receiver(task: Task, policy: Any, *, wait: bool = True) -> Any:
     """Take the newest weights that a worker shows; with `wait`, go on only when there are newer ones.
 
     Reads ``task.parallel_ctx``: ``state_dict``, ``train_iter``, ``env_step``. Writes ``ctx.train_iter`` and
-    ``ctx.env_step`` of the worker that learns. Without other workers it does nothing.
+    ``ctx.env_step`` of the worker that learns; kept. Without other workers it does nothing.
     """
     last = -1
 
@@ -41,6 +41,7 @@ def model_receiver(task: Task, policy: Any, *, wait: bool = True) -> Any:
                 policy.load_weights(view["state_dict"])
                 ctx.train_iter = last = iteration
                 ctx.env_step = view.get("env_step", 0)
+                ctx.keep("train_iter", "env_step")
                 return
             if not wait:
                 return
