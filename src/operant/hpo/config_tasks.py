@@ -105,13 +105,12 @@ class ConfigScheduler:
             self._submit(task)
             task.ended.wait()
         try:
-            result = self._result(task)
+            return self._result(task)
         except OperantError:
             task.state = "abnormal"
             raise
         finally:
             logger.info("tasks of %s:\n%s", self.project, self.status_table())
-        return result
 
     def stop(self) -> None:
         """End all tasks that run; nothing is left behind."""
