@@ -81,6 +81,8 @@ class Categorical(Leaf):
             raise ConfigError("`data` is empty: there is nothing to choose from", ("data",))
         self._values = kept
         self._index = index
+        # Most choices are texts; searchers look them up for every candidate.
+        self._texts = {value: place for place, value in enumerate(kept) if type(value) is str}
 
     @property
     def data(self) -> list[Any]:
@@ -91,6 +93,8 @@ class Categorical(Leaf):
         return len(self._values)
 
     def index(self, value: Any) -> int:
+        if type(value) is str and value in self._texts:
+            return self._texts[value]
         try:
             return self._index[canonical(plain_value(value))]
         except KeyError:

@@ -1,0 +1,43 @@
+"""Searches from Python in one sentence: `hpo(f).bayes().max_steps(50).maximize(R['acc']).spaces({…}).run()`."""
+
+from typing import TYPE_CHECKING
+
+from operant._lazy import load_when_used
+from operant.hpo.entry import SearchableFunction, hpo
+from operant.hpo.events import RunnerEventSet
+from operant.hpo.expressions import C, Expression, ExpressionError, M, R
+from operant.hpo.history import History, TrialRecord
+from operant.hpo.search import Search
+from operant.hpo.trials import Skip, report
+from operant.hpo.values import choice, quniform, randint, randn, uniform
+
+if TYPE_CHECKING:
+    from operant.hpo.config_tasks import ConfigScheduler, run_scheduler_local
+
+__all__ = [
+    "C",
+    "ConfigScheduler",
+    "Expression",
+    "ExpressionError",
+    "History",
+    "M",
+    "R",
+    "RunnerEventSet",
+    "Search",
+    "SearchableFunction",
+    "Skip",
+    "TrialRecord",
+    "choice",
+    "hpo",
+    "quniform",
+    "randint",
+    "randn",
+    "report",
+    "run_scheduler_local",
+    "uniform",
+]
+
+__getattr__ = load_when_used(
+    __name__,
+    {"ConfigScheduler": "operant.hpo.config_tasks", "run_scheduler_local": "operant.hpo.config_tasks"},
+)

@@ -1,0 +1,169 @@
+"""All trials of a search, for those who want more than the best: a sequence, a table and a plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, overload
+
+from operant.hpo.tables import show, text_table
+
+__all__ = ["History", "TrialRecord"]
+
+_WIDTH, _HEIGHT, _MARGIN = 720, 360, 48
+
+
+@dataclass
+class TrialRecord:
+    """One trial that has ended."""
+
+    task_id: int
+    """From 1 on, as the function got it."""
+    status: str
+    """FINISHED, STOPPED (early, by an assessor, a time limit or itself), KILLED (skipped or stopped) or ERROR."""
+    config: Any
+    flat: Mapping[str, Any]
+    """What was chosen, by flat name."""
+    result: Any = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    target: float | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+    reason: str | None = None
+    error: str | None = None
+    trace: str | None = None
+
+
+class History(Sequence[TrialRecord]):
+    """The trials in the order in which they were proposed."""
+
+    def __init__(self, name: str, maximize: bool, records: Iterable[TrialRecord] = ()) -> None:
+        self.name = name
+        self.maximize = maximize
+        self._records = {record.task_id: record for record in records}
+        self._ordered: list[TrialRecord] | None = None
+
+    def add(self, record: TrialRecord) -> None:
+        self._records[record.task_id] = record
+        self._ordered = None
+
+    def of(self, task_id: int) -> TrialRecord | None:
+        return self._records.get(task_id)
+
+    @property
+    def _all(self) -> list[TrialRecord]:
+        if self._ordered is None:
+            self._ordered = [self._records[task_id] for task_id in sorted(self._records)]
+        return self._ordered
+
+    @overload
+    def __getitem__(self, index: int) -> TrialRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TrialRecord]: ...
+
+    def __getitem__(self, index: int | slice) -> TrialRecord | list[TrialRecord]:
+        return self._all[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[TrialRecord]:
+        return iter(self._all)
+
+    def ranking(self, count: int | None = None) -> list[TrialRecord]:
+        """The best trials, best first; of equals the earliest."""
+        sign = -1.0 if self.maximize else 1.0
+        scored = [
+            (sign * one.target, one)
+            for one in self
+            if one.target is not None and not math.isnan(one.target) and _counts(one)
+        ]
+        scored.sort(key=lambda pair: pair[0])
+        return [one for _, one in scored[:count]]
+
+    def table(self, count: int | None = None) -> str:
+        """All trials as a table of text, or the `count` best of them."""
+        records = self._all if count is None else self.ranking(count)
+        names = list(dict.fromkeys(name for one in records for name in one.flat))
+        columns = list(dict.fromkeys(name for one in records for name in one.columns))
+        head = ["trial", "status", self.name, *columns, "time", *names]
+        rows = [
+            [
+                str(one.task_id),
+                one.status.lower(),
+                "" if one.target is None else show(one.target),
+                *(show(one.columns[name]) if name in one.columns else "" for name in columns),
+                f"{one.metrics['time']:.3g} s" if "time" in one.metrics else "",
+                *(show(one.flat[name]) if name in one.flat else "" for name in names),
+            ]
+            for one in records
+        ]
+        return text_table(head, rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat dict for each trial: what `pandas.DataFrame` takes."""
+        return [
+            {
+                "task_id": one.task_id,
+                "status": one.status,
+                self.name: one.target,
+                **one.columns,
+                **one.metrics,
+                **one.flat,
+            }
+            for one in self
+        ]
+
+    def plot(self, path: str | Path | None = None) -> str:
+        """A picture (SVG) of every trial and of the best so far; written to `path` if one is given."""
+        text = _picture(self)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def __repr__(self) -> str:
+        return f"History of {len(self)} trials\n{self.table()}" if len(self) else "History of 0 trials"
+
+
+def _counts(record: TrialRecord) -> bool:
+    return record.status in ("FINISHED", "STOPPED")
+
+
+def _picture(history: History) -> str:
+    shown = [one for one in history if one.target is not None and math.isfinite(one.target) and _counts(one)]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
+        f'font-size="12"><rect width="100%" height="100%" fill="white"/>'
+    ]
+    if shown:
+        lows, highs = min(one.target or 0.0 for one in shown), max(one.target or 0.0 for one in shown)
+        last = max(one.task_id for one in shown)
+        span = highs - lows or 1.0
+
+        def place(task_id: int, target: float) -> tuple[float, float]:
+            x = _MARGIN + (_WIDTH - 2 * _MARGIN) * (task_id - 1) / max(last - 1, 1)
+            return x, _HEIGHT - _MARGIN - (_HEIGHT - 2 * _MARGIN) * (target - lows) / span
+
+        best: float | None = None
+        line = []
+        for one in shown:
+            target = float(one.target or 0.0)
+            x, y = place(one.task_id, target)
+            parts.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#7a9cc6">'
+                f"<title>trial {one.task_id}: {show(target)}</title></circle>"
+            )
+            if best is None or (target > best if history.maximize else target < best):
+                best = target
+            line.append("{:.1f},{:.1f}".format(*place(one.task_id, best)))
+        parts.append(f'<polyline points="{" ".join(line)}" fill="none" stroke="#c0392b" stroke-width="1.5"/>')
+        for target, y in ((highs, _MARGIN), (lows, _HEIGHT - _MARGIN)):
+            parts.append(f'<text x="4" y="{y + 4}">{show(target)}</text>')
+        parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 16}" text-anchor="end">trial {last}</text>')
+    title = f"{history.name}: {len(shown)} trials" + (", best so far in red" if shown else "")
+    parts.append(f'<text x="{_MARGIN}" y="20">{escape(title)}</text></svg>')
+    return "".join(parts)

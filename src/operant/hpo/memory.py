@@ -1,0 +1,149 @@
+"""What a fluent search remembers of its trials beyond the scheduler's records: results, for history and resuming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from operant.errors import UsageError
+from operant.hpo.history import TrialRecord
+from operant.hpo.judging import Judge, metrics_of
+from operant.hpo.trials import TrialEnd
+from operant.schedulers.ledger import Ledger
+from operant.schedulers.restore import changed_keys
+from operant.tracking.journal import Journal, JournalReader
+from operant.tracking.journal.journal import JOURNAL_NAME
+
+__all__ = ["Recorded", "plain", "read_recorded", "rescore"]
+
+RETURNED = "returned"
+# Larger results stay in memory only.
+_LARGEST_RESULT = 1 << 18
+# What another run under the same name may do otherwise; all else would make it another search.
+_FREE = ("scheduler", "objective", "concerns", "stop_when", "task.function")
+
+
+class Recorded(NamedTuple):
+    """An earlier run of the same search."""
+
+    ledger: Ledger
+    returned: dict[int, dict[str, Any]]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.ledger.opened["config"]
+        return found
+
+    def refuse_other(self, name: str, config: Mapping[str, Any]) -> None:
+        if "objective" not in self.config:
+            raise UsageError(f"there is a search {name!r} that was not begun from Python; choose another name")
+        changed = [key for key in changed_keys(self.config, _as_json(config)) if not key.startswith(_FREE)]
+        if changed:
+            raise UsageError(
+                f"the search {name!r} was begun with other settings ({', '.join(changed)}); "
+                f"choose another name, or remove it: search-ctl rm --task {name}"
+            )
+
+    def records(self, judge: Judge) -> list[TrialRecord]:
+        jobs = {job.number: job for job in self.ledger.jobs.values()}
+        found = []
+        for number, proposal in self.ledger.proposals.items():
+            job = jobs.get(number)
+            if proposal.status is None or job is None:
+                continue
+            kept = self.returned.get(number, {})
+            columns = {key: value for key, value in proposal.values.items() if key != judge.name}
+            found.append(
+                TrialRecord(
+                    task_id=number + 1,
+                    status=job.status,
+                    config=judge.shape.build(proposal.config),
+                    flat=proposal.config,
+                    result=kept.get("value"),
+                    metrics={"time": kept["time"]} if "time" in kept else {},
+                    target=proposal.reward,
+                    columns=columns,
+                    attempts=job.attempt,
+                    reason=job.reason,
+                    error=job.error,
+                )
+            )
+        return found
+
+    def end_of(self, number: int) -> TrialEnd | None:
+        """How a finished trial ended, if the journal could keep what it returned."""
+        kept = self.returned.get(number)
+        return None if kept is None or "value" not in kept else TrialEnd("ok", kept["value"], kept["time"])
+
+
+def read_recorded(folder: Path) -> Recorded | None:
+    if not (folder / JOURNAL_NAME).exists():
+        return None
+    entries = [entry.record for entry in JournalReader(folder).poll()]
+    ledger = Ledger().fold_all(entries)
+    if not ledger.opened:
+        return None
+    return Recorded(ledger, {one["number"]: one for one in entries if one["type"] == RETURNED})
+
+
+def rescore(folder: Path, recorded: Recorded, judge: Judge) -> Recorded:
+    """Compute the objective of earlier trials again: it has changed, or could not be computed when they ended."""
+    jobs = {job.number: job for job in recorded.ledger.jobs.values()}
+    with Journal.open(folder) as journal:
+        for number, proposal in recorded.ledger.proposals.items():
+            end = recorded.end_of(number)
+            if proposal.status != "FINISHED" or end is None or number not in jobs:
+                continue
+            verdict = judge.judge(proposal.config, end)
+            if verdict.wrong is not None:
+                raise verdict.wrong
+            reward = verdict.values.get(judge.name)
+            job = jobs[number]
+            record = {"job": job.id, "attempt": job.attempt, "status": "FINISHED", "reward": reward, "wall": job.ended}
+            journal.append("ended", **record, started=job.started)
+            journal.append("observed", number=number, status="FINISHED", values=verdict.values, reward=reward)
+    found = read_recorded(folder)
+    assert found is not None
+    return found
+
+
+def needs_rescoring(recorded: Recorded, objective: str) -> bool:
+    if recorded.config.get("objective") != objective:
+        return True
+    proposals = recorded.ledger.proposals.values()
+    return any(
+        one.status == "FINISHED" and one.reward is None and recorded.end_of(one.number) is not None for one in proposals
+    )
+
+
+def returned_record(number: int, end: TrialEnd) -> dict[str, Any]:
+    record: dict[str, Any] = {"number": number, **metrics_of(end)}
+    kept, value = plain(end.value)
+    if kept:
+        record["value"] = value
+    else:
+        record["text"] = repr(end.value)[:200]
+    return record
+
+
+def plain(value: Any) -> tuple[bool, Any]:
+    """What was returned as JSON can hold it, and whether it can."""
+    if value is None or type(value) in (float, int, bool, str):
+        return True, value
+    try:
+        text = json.dumps(value, default=_numpy_as_list)
+    except (TypeError, ValueError):
+        return False, None
+    return (True, json.loads(text)) if len(text) <= _LARGEST_RESULT else (False, None)
+
+
+def _numpy_as_list(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _as_json(config: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(config, default=str))

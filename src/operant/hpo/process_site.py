@@ -1,0 +1,250 @@
+"""Trials in processes of their own: they use all cores, and one that hangs can be killed.
+
+Each worker is a small process, forked before anything else has threads. It forks again for each trial, so every
+trial begins with the same state, functions need not be importable, and killing one harms nobody else.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NoReturn
+
+from operant.hpo.judging import Judge
+from operant.hpo.thread_sites import TrialSite
+from operant.hpo.trials import Function, TrialEnd, call_trial
+from operant.sites import Event, Submission
+
+__all__ = ["ProcessSite"]
+
+# Messages up to this size are written to a pipe whole or not at all, also by a process that is being killed.
+_ATOMIC_BYTES = 2048
+_POLL_SECONDS = 0.05
+_GRACE_SECONDS = 2.0
+
+
+class ProcessSite(TrialSite):
+    def __init__(self, function: Function, judge: Judge, workers: int, *, reports_count: bool = False) -> None:
+        super().__init__(function, judge, reports_count=reports_count)
+        self._folder = tempfile.TemporaryDirectory(prefix="operant-trials-")
+        self._life, self._hold = multiprocessing.Pipe(duplex=False)
+        """Never written to: its reading end closes when this process is gone, however it went."""
+        self._workers = [self._fork_worker() for _ in range(workers)]
+        self._free = list(self._workers)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        super().start(emit)
+        for worker in self._workers:
+            worker.thread = threading.Thread(target=self._listen, args=(worker,), name="operant-trial", daemon=True)
+            worker.thread.start()
+
+    def run(self, job: Submission) -> None:
+        with self._lock:
+            worker = self._free.pop()
+            worker.job, worker.end, worker.pid, worker.reason = job, None, None, None
+        worker.requests.send(("run", dict(job.config), int(job.job_id) + 1))
+
+    def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
+        wanted = set(tokens)
+        for worker in self._workers:
+            with self._lock:
+                if worker.job is None or worker.job.token not in wanted:
+                    continue
+                worker.reason = reason
+                job = worker.job
+                if reason != "assessor":  # who has just reported gets the answer to that, and can still clean up
+                    worker.signal(signal.SIGTERM)
+            killer = threading.Timer(_GRACE_SECONDS if grace is None else grace, self._kill, (worker, job))
+            killer.daemon = True
+            killer.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._hold.close()  # workers see that, kill what they run, and end
+        for worker in self._workers:
+            os.waitpid(worker.process, 0)
+            if worker.thread is not None:
+                worker.thread.join(1.0)
+            worker.requests.close()
+            worker.answers.close()
+        self._life.close()
+        self._folder.cleanup()
+
+    def _kill(self, worker: _Worker, job: Submission) -> None:
+        with self._lock:
+            if worker.job is job:
+                worker.signal(signal.SIGKILL)
+
+    def _fork_worker(self) -> _Worker:
+        their_requests, requests = multiprocessing.Pipe(duplex=False)
+        answers, their_answers = multiprocessing.Pipe(duplex=False)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        process = os.fork()
+        if process == 0:
+            try:
+                self._hold.close()
+                requests.close()
+                answers.close()
+                _serve(
+                    self.function,
+                    self.judge.shape.build,
+                    self.reports_count,
+                    Path(self._folder.name),
+                    (their_requests, their_answers, self._life),
+                )
+            finally:
+                os._exit(1)
+        their_requests.close()
+        their_answers.close()
+        return _Worker(process, requests, answers)
+
+    def _listen(self, worker: _Worker) -> None:
+        while True:
+            try:
+                kind, *content = worker.answers.recv()
+            except (EOFError, OSError):
+                return
+            job = worker.job
+            if job is None:
+                continue
+            if kind == "started":
+                with self._lock:
+                    worker.pid = content[0]
+                    if worker.reason is not None:  # it was to end before it had begun
+                        worker.signal(signal.SIGTERM)
+                self._emit(Event("started", job.token, {}))
+            elif kind == "report":
+                step, value = content
+                self.emit_report(job.token, step, value, self._closed)
+                if self.reports_count:
+                    try:
+                        worker.requests.send(("answer", worker.reason is not None))
+                    except OSError:  # the search was closed in between
+                        return
+            elif kind == "end":
+                worker.end = pickle.loads(content[0])
+            elif kind == "end in file":
+                worker.end = pickle.loads(Path(content[0]).read_bytes())
+                Path(content[0]).unlink()
+            else:
+                self._gone(worker, job, content[0])
+
+    def _gone(self, worker: _Worker, job: Submission, status: int) -> None:
+        with self._lock:
+            end, reason = worker.end, worker.reason
+            worker.job = worker.pid = None
+            self._free.append(worker)
+        if end is not None and (reason is None or end.kind == "ok"):
+            self._emit(self.judge.event(job, end))
+            return
+        if reason is not None:
+            self._emit(Event("ended", job.token, {"code": None, "reason": reason}))
+            return
+        what = f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"it left with exit code {status}"
+        self._emit(self.judge.event(job, TrialEnd("failed", None, 0.0, what)))
+
+
+class _Worker:
+    """This process's end of one worker."""
+
+    def __init__(self, process: int, requests: Connection[Any, Any], answers: Connection[Any, Any]) -> None:
+        self.process, self.requests, self.answers = process, requests, answers
+        self.thread: threading.Thread | None = None
+        self.job: Submission | None = None
+        self.end: TrialEnd | None = None
+        self.pid: int | None = None
+        self.reason: str | None = None
+
+    def signal(self, number: int) -> None:
+        if self.pid is not None:
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                return
+
+
+Pipes = tuple["Connection[Any, Any]", "Connection[Any, Any]", "Connection[Any, Any]"]
+Build = Callable[[Mapping[str, Any]], Any]
+
+
+def _serve(function: Function, build: Build, reports_count: bool, folder: Path, pipes: Pipes) -> NoReturn:
+    """A worker's life: a child for each trial, until the controller is gone."""
+    requests, answers, life = pipes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the controller, which then ends the trials
+    while True:
+        if life in wait([requests, life]):
+            os._exit(0)
+        kind, *content = requests.recv()
+        if kind != "run":  # an answer that came too late for the trial that was to get it
+            continue
+        child = os.fork()
+        if child == 0:
+            try:
+                _run_trial(function, build, content, reports_count, folder, pipes)
+            finally:
+                os._exit(1)
+        status = _wait_for(child, life)
+        answers.send(("gone", status))
+
+
+def _run_trial(
+    function: Function, build: Build, content: list[Any], reports_count: bool, folder: Path, pipes: Pipes
+) -> None:
+    requests, answers, _ = pipes
+    os.setsid()  # so that what it starts can be killed with it
+    answers.send(("started", os.getpid()))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    flat, task_id = content
+    end = call_trial(function, build, flat, task_id, _ByPipe(requests, answers, reports_count))
+    try:
+        data = pickle.dumps(end)
+    except Exception as error:
+        text = f"what it returned cannot be sent to another process: {type(error).__name__}: {error}"
+        data = pickle.dumps(TrialEnd("failed", None, end.seconds, text))
+    if len(data) <= _ATOMIC_BYTES:
+        answers.send(("end", data))
+    else:
+        path = folder / f"{os.getpid()}.end"
+        path.write_bytes(data)
+        answers.send(("end in file", str(path)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _wait_for(child: int, life: Connection[Any, Any]) -> int:
+    """Its exit code, or minus its signal; when the controller is gone, the child goes too."""
+    watch = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    while True:
+        over = wait([life, watch] if watch is not None else [life], None if watch is not None else _POLL_SECONDS)
+        if life in over:
+            try:
+                os.killpg(child, signal.SIGKILL)
+            except ProcessLookupError:  # it has not had the time for a group of its own
+                os.kill(child, signal.SIGKILL)
+            os._exit(0)
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            if watch is not None:
+                os.close(watch)
+            return os.waitstatus_to_exitcode(status)
+
+
+class _ByPipe:
+    def __init__(self, requests: Connection[Any, Any], answers: Connection[Any, Any], waits: bool) -> None:
+        self.requests, self.answers, self.waits = requests, answers, waits
+
+    def send(self, step: int, value: float) -> bool:
+        self.answers.send(("report", step, value))
+        return bool(self.requests.recv()[1]) if self.waits else False

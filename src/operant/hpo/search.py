@@ -1,0 +1,188 @@
+"""The fluent search: `hpo(f).bayes().maximize(R['acc']).spaces({…}).max_steps(50).run()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from operant.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from operant.hpo.events import RunnerEventSet
+    from operant.hpo.history import History
+    from operant.hpo.running import Best
+    from operant.searchers import BaseSearcher
+
+__all__ = ["Search", "UnknownMethodError"]
+
+_WORKERS = ("thread", "process")
+
+
+class UnknownMethodError(UsageError, AttributeError):
+    """A method that a search does not have."""
+
+
+class Search:
+    """What to search, told in any order; each method returns the search itself, and `run` runs it.
+
+    :param searcher: the name of a registered searcher, or a class.
+    :param options: what that searcher takes besides what all of them do.
+    :param silent: log nothing.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        searcher: str | type[BaseSearcher],
+        options: Mapping[str, Any] | None = None,
+        *,
+        silent: bool = False,
+    ) -> None:
+        self._given: dict[str, Any] = {
+            "function": function,
+            "searcher": searcher,
+            "options": dict(options or {}),
+            "silent": silent,
+        }
+        self._history: History | None = None
+        self._ran_as: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = [one for one in dir(type(self)) if not one.startswith("_")]
+        raise UnknownMethodError(unknown("method of a search", name, known))
+
+    # -- how much ------------------------------------------------------------------------------------------------
+
+    def max_steps(self, count: int | None) -> Search:
+        """At most so many trials. A grid is made so coarse that it fits."""
+        return self._set(max_steps=None if count is None else _whole(count, "max_steps", 1))
+
+    def max_workers(self, count: int) -> Search:
+        """So many trials at a time; without this as many as there are processors."""
+        return self._set(max_workers=_whole(count, "max_workers", 1))
+
+    def max_retries(self, count: int) -> Search:
+        """How often a trial that failed is tried again; without this twice, so three tries in all."""
+        return self._set(max_retries=_whole(count, "max_retries", 0))
+
+    def workers(self, kind: str) -> Search:
+        """`thread`, or `process`: each trial in a process of its own, which uses all cores and can be killed."""
+        if kind not in _WORKERS:
+            raise UsageError(unknown("kind of workers", kind, _WORKERS))
+        return self._set(workers=kind)
+
+    def time_limit(self, seconds: float) -> Search:
+        """End a trial that takes longer; needs `workers('process')`. What it has reported until then counts."""
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+            raise UsageError(f"time_limit takes a number of seconds above 0, not {seconds!r}")
+        return self._set(time_limit=float(seconds))
+
+    # -- what for ------------------------------------------------------------------------------------------------
+
+    def maximize(self, expression: Any, name: str = "target") -> Search:
+        """What shall become large: an expression such as `R['acc']`."""
+        return self._objective(expression, name, True)
+
+    def minimize(self, expression: Any, name: str = "target") -> Search:
+        """What shall become small."""
+        return self._objective(expression, name, False)
+
+    def stop_when(self, condition: Any) -> Search:
+        """Begin no more trials once this holds for one; of several conditions any one is enough."""
+        return self._set(stop_when=[*self._given.get("stop_when", ()), condition])
+
+    def concern(self, expression: Any, name: str) -> Search:
+        """One more column in tables and in the journal."""
+        return self._set(concerns=[*self._given.get("concerns", ()), (str(name), expression)])
+
+    def rank(self, count: int) -> Search:
+        """How many of the best trials are shown at the end."""
+        return self._set(rank=_whole(count, "rank", 1))
+
+    # -- where and how -------------------------------------------------------------------------------------------
+
+    def spaces(self, nested: Any) -> Search:
+        """What may vary, in the shape of the configuration; what is no `uniform`, `choice` … stays as it is."""
+        return self._set(spaces=nested)
+
+    def seed(self, seed: Any) -> Search:
+        """The same seed proposes the same trials, however many workers there are and whoever is faster.
+
+        :param seed: a whole number from 0 on, or a random generator that one is drawn from.
+        """
+        return self._set(seed=_seed(seed))
+
+    def init_steps(self, count: int) -> Search:
+        """How many spread-out trials a searcher makes before it uses its model."""
+        return self._set(init_steps=_whole(count, "init_steps", 1))
+
+    def early_stop(self, assessor: Any) -> Search:
+        """End trials that fall behind, judged by what they `report`.
+
+        :param assessor: an assessor, its class, its name (`'MedianStopAssessor'`), or its settings with a `type`.
+        """
+        return self._set(assessor=assessor)
+
+    def name(self, name: str) -> Search:
+        """What the search is called in `.operant/searches`; running it again under this name goes on with it."""
+        return self._set(name=name)
+
+    def ephemeral(self) -> Search:
+        """Keep nothing on disk once the search is over."""
+        return self._set(ephemeral=True)
+
+    def add_event_set(self, events: RunnerEventSet) -> Search:
+        """Tell these callbacks what happens."""
+        return self._set(event_sets=[*self._given.get("event_sets", ()), events])
+
+    # -- the search itself ---------------------------------------------------------------------------------------
+
+    def run(self) -> Best | None:
+        """Search, and return `(config, result, metrics)` of the best trial; None when none succeeded."""
+        from operant.hpo.running import Settings, run_search
+
+        def keep(history: History) -> None:
+            self._history = history
+
+        found = run_search(Settings(**self._given), keep)
+        self._ran_as = found.name
+        return found.best
+
+    @property
+    def history(self) -> History:
+        """All trials: a sequence with `table()`, `rows()` and `plot()`."""
+        if self._history is None:
+            raise UsageError("there is no history before run()")
+        return self._history
+
+    @property
+    def search_name(self) -> str | None:
+        """What the last run was journaled as; `search-ctl show --task NAME` shows it."""
+        return self._ran_as
+
+    def _set(self, **given: Any) -> Search:
+        self._given.update(given)
+        return self
+
+    def _objective(self, expression: Any, name: str, maximize: bool) -> Search:
+        if "maximize" in self._given:
+            raise UsageError("there is one objective: maximize or minimize was called before")
+        return self._set(objective=expression, target=str(name), maximize=maximize)
+
+
+def _whole(value: Any, what: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{what} takes a whole number from {least} on, not {value!r}")
+    return value
+
+
+def _seed(seed: Any) -> int | None:
+    if seed is None:
+        return None
+    for draw in ("integers", "randint", "randrange"):
+        method = getattr(seed, draw, None)
+        if callable(method):
+            return int(method(0, 2**31 - 1))
+    return _whole(int(seed) if hasattr(seed, "__index__") and not isinstance(seed, bool) else seed, "seed", 0)

@@ -1,0 +1,132 @@
+"""A search space in the shape of the configuration: nested dicts, lists and tuples, in which values may vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from operant.errors import UsageError
+from operant.hpo.axes import Axis, check_budget, make_axis, thinned
+from operant.hpo.values import HyperValue
+from operant.space import Dict
+
+__all__ = ["Shape"]
+
+
+class Shape:
+    """Flat for searchers and the journal (`policy.learn.lr`, `layers[0]`), nested for the function."""
+
+    def __init__(self, nested: Any, axes: Mapping[str, Axis] | None = None) -> None:
+        self.nested = nested
+        found = dict(_walk(nested, ""))
+        if not found:
+            raise UsageError(
+                "there is nothing to search: spaces(…) has no uniform, quniform, choice, randint or randn in it"
+            )
+        self.axes = dict(axes) if axes is not None else {name: make_axis(value) for name, value in found.items()}
+        self.space = Dict({name: axis.leaf for name, axis in self.axes.items()})
+        finishers = {name: axis.finish for name, axis in self.axes.items()}
+        self._build = _builder(nested, "", finishers)
+
+    def build(self, flat: Mapping[str, Any]) -> Any:
+        """The configuration that the function gets; every call makes new containers."""
+        return self._build(flat)
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": name, **axis.describe()} for name, axis in self.axes.items()]
+
+    def gridded(self, max_steps: int | None) -> Shape:
+        """The same shape with so few values on each axis that all combinations are at most `max_steps`."""
+        axes = list(self.axes.values())
+        if any(math.isinf(axis.size) for axis in axes):
+            check_budget(max_steps)
+        counts = _split([axis.size for axis in axes], [axis.is_choice for axis in axes], max_steps)
+        thin = [thinned(axis, count) for axis, count in zip(axes, counts, strict=True)]
+        return Shape(self.nested, dict(zip(self.axes, thin, strict=True)))
+
+
+def _split(sizes: list[int | float], is_choice: list[bool], budget: int | None) -> list[int]:
+    """How many values each axis of a grid gets.
+
+    Choices come first, because what lies between two of them is unknown; then whatever has few values; what is
+    continuous shares the rest. Within each kind the axis that has fewest values gets the next one.
+    """
+    if budget is None or math.prod(sizes) <= budget:
+        return [int(size) for size in sizes]
+    counts = [1] * len(sizes)
+    kinds = (
+        [i for i, choice in enumerate(is_choice) if choice],
+        [i for i, choice in enumerate(is_choice) if not choice and math.isfinite(sizes[i])],
+        [i for i, size in enumerate(sizes) if math.isinf(size)],
+    )
+    for kind in kinds:
+        if not kind:
+            continue
+        share = int((budget / math.prod(counts)) ** (1 / len(kind)) * (1 + 1e-12))
+        for i in kind:
+            counts[i] = int(min(max(share, 1), sizes[i]))
+        grows = True
+        while grows:
+            grows = False
+            for i in sorted(kind, key=lambda i: counts[i]):
+                if counts[i] < sizes[i] and math.prod(counts) // counts[i] * (counts[i] + 1) <= budget:
+                    counts[i] += 1
+                    grows = True
+                    break
+    return counts
+
+
+def _walk(part: Any, name: str) -> Iterator[tuple[str, HyperValue]]:
+    """Every place in the shape that may vary, by its flat name."""
+    if isinstance(part, HyperValue):
+        yield name or "value", part
+    elif isinstance(part, Mapping):
+        names = [_join(name, key) for key in part]
+        if len(set(names)) < len(names):
+            raise UsageError(f"two keys of {name or 'the space'} have the same name: {', '.join(map(repr, part))}")
+        for key, child in part.items():
+            yield from _walk(child, _join(name, key))
+    elif isinstance(part, (list, tuple)):
+        for i, child in enumerate(part):
+            yield from _walk(child, f"{name}[{i}]")
+
+
+def _join(name: str, key: Any) -> str:
+    # A dot inside a key must not look like two keys.
+    text = str(key).replace(".", "\\.")
+    return f"{name}.{text}" if name else text
+
+
+Build = Callable[[Mapping[str, Any]], Any]
+
+
+def _builder(part: Any, name: str, finishers: Mapping[str, Any]) -> Build:
+    """A function that fills the shape; which parts vary is looked up once and not for each trial."""
+    if isinstance(part, HyperValue):
+        flat = name or "value"
+        finish = finishers[flat]
+        return (lambda config: config[flat]) if finish is None else (lambda config: finish(config[flat]))
+    if isinstance(part, Mapping):
+        parts = {key: _builder(child, _join(name, key), finishers) for key, child in part.items()}
+        make = _mapping_maker(part)
+        return lambda config: make({key: build(config) for key, build in parts.items()})
+    if isinstance(part, (list, tuple)):
+        items = [_builder(child, f"{name}[{i}]", finishers) for i, child in enumerate(part)]
+        if type(part) is list:
+            return lambda config: [build(config) for build in items]
+        again = part._make if hasattr(part, "_make") else type(part)
+        return lambda config: again([build(config) for build in items])
+    return lambda config: part
+
+
+def _mapping_maker(part: Mapping[Any, Any]) -> Callable[[dict[Any, Any]], Any]:
+    """The container's own type where it can be made from a dict, as EasyDict and OrderedDict can."""
+    kind = type(part)
+    if kind is dict:
+        return lambda found: found
+    try:
+        kind({})  # type: ignore[call-arg]
+    except Exception:
+        return lambda found: found
+    return kind

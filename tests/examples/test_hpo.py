@@ -1,0 +1,53 @@
+"""The examples of docs/hpo.md, as a reader would run them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from operant.schedulers.ledger import read_ledger
+from operant.tracking.places import find_root
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "hpo"
+
+
+def run(name: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(EXAMPLES / name)], capture_output=True, text=True, check=False)
+
+
+def test_a_function() -> None:
+    done = run("function.py")
+    assert done.returncode == 0, done.stderr
+    assert "score" in done.stdout and "finished" in done.stdout and "search-ctl show --task train-" in done.stdout
+    folder = next((find_root() / "searches").iterdir())
+    ledger, status = read_ledger(folder)
+    assert status == "FINISHED" and len(ledger.proposals) <= 40
+
+
+def test_the_documents_local_demo() -> None:
+    before = (EXAMPLES / "template" / "cartpole_dqn_config.py").read_bytes()
+    done = run("local_demo.py")
+    assert done.returncode == 0, done.stderr
+    assert "{'policy': {'discount_factor': " in done.stdout and "'eval_value': " in done.stdout
+    lines = [line.strip() for line in done.stderr.splitlines()]
+    table = lines[len(lines) - 1 - lines[::-1].index("| task_defined  | [0, 1, 2, 3, 4] |") - 3 :][:15]
+    assert table == [
+        "+---------------+-----------------+",
+        "| status        | instances       |",
+        "+===============+=================+",
+        "| task_defined  | [0, 1, 2, 3, 4] |",
+        "+---------------+-----------------+",
+        "| task_running  | []              |",
+        "+---------------+-----------------+",
+        "| task_waiting  | []              |",
+        "+---------------+-----------------+",
+        "| task_finished | [0, 1, 2, 3, 4] |",
+        "+---------------+-----------------+",
+        "| task_success  | [0, 1, 2, 3, 4] |",
+        "+---------------+-----------------+",
+        "| task_abnormal | []              |",
+        "+---------------+-----------------+",
+    ]
+    assert (EXAMPLES / "template" / "cartpole_dqn_config.py").read_bytes() == before
+    assert all(Path(f"cartpole_dqn_hpo-{number}/hpo/result.pkl").is_file() for number in range(5))
