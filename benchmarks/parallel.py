@@ -203,9 +203,7 @@ def main() -> int:
         failed.append("loop overhead")
     single = train_and_evaluate(100, 5.0, 20.0)
     split = Parallel.runner(2, topology="star")(train_and_evaluate, 100, 5.0, 20.0)[0]
-    print(
-        f"100 steps with a slow evaluate: {single:.2f} s in one loop, {split:.2f} s with evaluate split off"
-    )
+    print(f"100 steps with a slow evaluate: {single:.2f} s in one loop, {split:.2f} s with evaluate split off")
     if split >= single:
         failed.append("slow evaluate")
     if args.json is not None:

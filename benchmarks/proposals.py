@@ -66,9 +66,7 @@ def history(search_args: list[dict[str, Any]], count: int) -> list[dict[str, Any
 def time_ours(kind: str, options: dict[str, Any], count: int, repeats: int) -> float:
     search_args = SEARCH_ARGS
     if kind == "GridSearcher":
-        search_args = [
-            {**arg, "step": 1e-3, "log": False} if arg["type"] == "Real" else arg for arg in SEARCH_ARGS
-        ]
+        search_args = [{**arg, "step": 1e-3, "log": False} if arg["type"] == "Real" else arg for arg in SEARCH_ARGS]
     searcher = build_searcher({"type": kind, "optimize_mode": "minimize", **options}, search_args)
     if kind == "CmaEsSearcher":
         # Its history is its own: the distribution comes from what it proposed itself.
@@ -102,9 +100,7 @@ def time_peer(peer: str, count: int, repeats: int) -> float:
             study.tell(trial, value(trial.params))
     else:
         for config in history(SEARCH_ARGS, count):
-            study.add_trial(
-                optuna.trial.create_trial(params=config, distributions=space, value=value(config))
-            )
+            study.add_trial(optuna.trial.create_trial(params=config, distributions=space, value=value(config)))
     study.ask(space)
     times = []
     for _ in range(repeats):
@@ -116,9 +112,7 @@ def time_peer(peer: str, count: int, repeats: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", default="100,500,1000,10000")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--searchers", default=",".join(kind for kind, _, _ in PAIRS))

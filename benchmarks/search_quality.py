@@ -28,9 +28,7 @@ COUNTERPARTS = {
 }
 
 
-def best_after(
-    searcher_type: str, problem: Problem, seed: int, trials: int = TRIALS, **options: Any
-) -> float:
+def best_after(searcher_type: str, problem: Problem, seed: int, trials: int = TRIALS, **options: Any) -> float:
     searcher = build_searcher(
         {"type": searcher_type, "optimize_mode": "minimize", "seed": seed, **options}, problem.search_args
     )
@@ -66,9 +64,7 @@ def compare(searcher_type: str, problem: Problem, options: dict[str, Any], rows:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searchers", default=",".join(COUNTERPARTS))
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--option", action="append", default=[], help="name=value for the searcher, as YAML")

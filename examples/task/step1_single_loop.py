@@ -9,9 +9,7 @@ from workload import Collector, Evaluator, Learner, Model
 from operant.framework import Context, Task
 
 
-def training(
-    model: Model, learner: Learner, collector: Collector, evaluator: Evaluator
-) -> Callable[[Context], None]:
+def training(model: Model, learner: Learner, collector: Collector, evaluator: Evaluator) -> Callable[[Context], None]:
     def _training(ctx: Context) -> None:
         if evaluator.should_eval(learner.train_iter):
             stop, _ = evaluator.eval(model, learner.train_iter)

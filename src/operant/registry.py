@@ -111,9 +111,7 @@ class Registry:
 def accepted_arguments(cls: Callable[..., Any], skip: int = 0) -> tuple[list[str], list[str], bool]:
     """Names that may be given by keyword, those that must be, and whether any other name is taken as well."""
     parameters = [
-        p
-        for p in inspect.signature(cls).parameters.values()
-        if p.kind is not inspect.Parameter.VAR_POSITIONAL
+        p for p in inspect.signature(cls).parameters.values() if p.kind is not inspect.Parameter.VAR_POSITIONAL
     ]
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
     named = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD][skip:]

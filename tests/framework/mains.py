@@ -386,10 +386,7 @@ def poll_like_the_document(n: int) -> list[int]:
             while True:
                 if ctx.finish:
                     return
-                if (
-                    task.parallel_ctx.get("step") is not None
-                    and task.parallel_ctx.get("step") > (seen or [-1])[-1]
-                ):
+                if task.parallel_ctx.get("step") is not None and task.parallel_ctx.get("step") > (seen or [-1])[-1]:
                     seen.append(task.parallel_ctx.step)
                     break
                 time.sleep(0.001)

@@ -31,9 +31,7 @@ def test_setdefault_leaves_what_is_there() -> None:
 
 def test_missing_attribute_names_what_there_is() -> None:
     ctx = Context(envstep=1)
-    with pytest.raises(
-        AttributeError, match=r"no 'train_iter' in this pass \(it has: envstep, finish, total_step\)"
-    ):
+    with pytest.raises(AttributeError, match=r"no 'train_iter' in this pass \(it has: envstep, finish, total_step\)"):
         _ = ctx.train_iter
 
 

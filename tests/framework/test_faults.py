@@ -98,9 +98,7 @@ def test_a_stopped_reader_does_not_hold_up_the_writer() -> None:
     assert n_steps >= 300 and n_published < 100
 
 
-def test_a_kill_in_the_middle_of_a_publish_leaves_whole_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_in_the_middle_of_a_publish_leaves_whole_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKS", str(tmp_path))
     _, n_read = Parallel.runner(2, auto_recover=True)(mains.die_while_publishing, 3)
     assert n_read > 3

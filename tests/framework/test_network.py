@@ -38,9 +38,7 @@ def test_two_runners_meet_over_tcp() -> None:
     results: dict[int, Any] = {}
 
     def run(node: int, **settings: Any) -> None:
-        (results[node],) = Parallel.runner(1, node_ids=node, **common, **settings)(
-            mains.train_and_evaluate, 20
-        )
+        (results[node],) = Parallel.runner(1, node_ids=node, **common, **settings)(mains.train_and_evaluate, 20)
 
     learner = threading.Thread(target=run, args=(0,), kwargs={"ports": port})
     evaluator = threading.Thread(
@@ -77,9 +75,7 @@ def test_attach_callback_gets_the_first_ctx() -> None:
 def test_two_workers_of_one_number_are_refused() -> None:
     port = free_port()
     common = {"protocol": "tcp", "secret": "s", "topology": "alone"}
-    first = threading.Thread(
-        target=lambda: Parallel.runner(1, node_ids=0, ports=port, **common)(mains.wait_for_finish)
-    )
+    first = threading.Thread(target=lambda: Parallel.runner(1, node_ids=0, ports=port, **common)(mains.wait_for_finish))
     first.start()
     attach_to = [f"tcp://127.0.0.1:{port}"]
     Parallel.runner(1, node_ids=1, ports=free_port(), attach_to=attach_to, **common)(mains.return_node_id)
@@ -246,9 +242,7 @@ def test_the_place_under_slurm() -> None:
             "SLURM_STEP_TASKS_PER_NODE": "2,1",
         }
     )
-    assert (
-        place is not None and place.hosts == [("n1", 50515), ("n1", 50615), ("n2", 50515)] and place.rank == 2
-    )
+    assert place is not None and place.hosts == [("n1", 50515), ("n1", 50615), ("n2", 50515)] and place.rank == 2
     assert place.runner_settings(2, "mesh")["attach_to"] == [
         "tcp://n1:50515",
         "tcp://n1:50516",

@@ -77,9 +77,7 @@ def test_a_blocking_queue_loses_nothing_and_keeps_the_order_of_each_writer() -> 
 
 
 def test_a_queue_that_drops_its_oldest_counts_them() -> None:
-    (newest, dropped), seen_by_writer, _ = Parallel.runner(3, topology="star")(
-        mains.queue_round, "drop_oldest", 10
-    )
+    (newest, dropped), seen_by_writer, _ = Parallel.runner(3, topology="star")(mains.queue_round, "drop_oldest", 10)
     assert newest == [7, 8, 9] and dropped == 7 and seen_by_writer == 7
 
 
@@ -104,9 +102,7 @@ def test_counters_sum_over_all_writers_also_between_leaves() -> None:
 def test_calls_return_values_and_errors() -> None:
     answers, *_ = Parallel.runner(3)(mains.call_each_other)
     assert answers[:2] == [True, 42]
-    assert (
-        answers[2].startswith("RemoteError: 'fail' failed on node.1") and "KeyError: 'missing'" in answers[2]
-    )
+    assert answers[2].startswith("RemoteError: 'fail' failed on node.1") and "KeyError: 'missing'" in answers[2]
     assert "does not expose 'unknown'; it exposes double, fail" in answers[3]
     assert "'node.*' matches 2 (linked: node.1, node.2)" in answers[4]
     assert "9 matches 0" in answers[5]

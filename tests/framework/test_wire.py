@@ -23,12 +23,7 @@ def round_trip(value: Any, allow_pickle: bool = False) -> Any:
 
 
 plain = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary(max_size=100),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=100),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.tuples(inner, inner)

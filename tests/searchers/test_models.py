@@ -91,9 +91,7 @@ def test_derivatives_of_the_acquisition_also_where_it_is_tiny(name, mean, deviat
 
     _, by_mean, by_deviation = acquisition(np.array([mean]), np.array([deviation]))
     h = 1e-6
-    assert by_mean[0] == pytest.approx(
-        (value(mean + h, deviation) - value(mean - h, deviation)) / (2 * h), rel=1e-4
-    )
+    assert by_mean[0] == pytest.approx((value(mean + h, deviation) - value(mean - h, deviation)) / (2 * h), rel=1e-4)
     d = h * deviation
     assert by_deviation[0] == pytest.approx(
         (value(mean, deviation + d) - value(mean, deviation - d)) / (2 * d), rel=1e-4

@@ -127,9 +127,7 @@ def test_a_long_range_with_a_condition_is_not_listed_either():
     assert space.data[5 * 10**8 - 1] == {"n": 5 * 10**8, "m": 1}
 
 
-@pytest.mark.parametrize(
-    "leaf", [Int(1, 7), Int(1, 100, log=True), Real(0.5, 2, step=0.25), Categorical(*"abc")]
-)
+@pytest.mark.parametrize("leaf", [Int(1, 7), Int(1, 100, log=True), Real(0.5, 2, step=0.25), Categorical(*"abc")])
 def test_uniform_points_reach_every_value_with_the_chance_it_should_have(leaf):
     units = np.linspace(0, 1, 20001)
     decoded = [leaf.decode(u) for u in units]
@@ -149,9 +147,7 @@ def test_steps_are_written_as_people_write_them():
 def test_one_and_true_and_one_point_zero_are_different_values():
     leaf = Categorical([1, True, 1.0, "1", 1])
     assert leaf.size == 4
-    assert [leaf.decode(leaf.encode(v)) is v or leaf.decode(leaf.encode(v)) == v for v in leaf.data] == [
-        True
-    ] * 4
+    assert [leaf.decode(leaf.encode(v)) is v or leaf.decode(leaf.encode(v)) == v for v in leaf.data] == [True] * 4
     assert type(leaf.decode(leaf.encode(True))) is bool
 
 

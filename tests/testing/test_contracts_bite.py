@@ -25,9 +25,7 @@ class OneWaySearcher(BaseSearcher):
     """Follows the reward's sign, but not the mode."""
 
     def _propose(self, number):
-        shift = (
-            0.01 if any(self.reward(t) > 0 for t in self.trials.values() if t.state == "finished") else 0.0
-        )
+        shift = 0.01 if any(self.reward(t) > 0 for t in self.trials.values() if t.state == "finished") else 0.0
         return Proposal(number, self.space.decode([(number / 50 + shift) % 1.0] * self.space.dimensions))
 
 

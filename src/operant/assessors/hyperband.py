@@ -50,9 +50,7 @@ class HyperbandAssessor(BaseAssessor):
         while min_step * self.reduction_factor ** (most + 1) <= self.max_step:
             most += 1
         self.brackets = [
-            AshaAssessor(
-                optimize_mode, min_step * reduction_factor**early, reduction_factor, max_step, rest, resource
-            )
+            AshaAssessor(optimize_mode, min_step * reduction_factor**early, reduction_factor, max_step, rest, resource)
             for early in range(most + 1)
         ]
         # Bracket s of the paper (s_max judges earliest) starts ceil((s_max + 1) / (s + 1) * factor^s) jobs.

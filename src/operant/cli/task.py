@@ -17,9 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Run main in every worker. Under Slurm, or with OPERANT_NODES (and OPERANT_RANK) set, every machine "
         "runs this same command, and the workers of all of them are linked; OPERANT_SECRET must be the same."
     )
-    parser.add_argument(
-        "-m", "--main", required=True, metavar="PACKAGE.MODULE:FUNCTION", help="what each worker runs"
-    )
+    parser.add_argument("-m", "--main", required=True, metavar="PACKAGE.MODULE:FUNCTION", help="what each worker runs")
     parser.add_argument(
         "-p",
         "--package",
@@ -27,17 +25,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where to import it from (default: this folder)",
     )
-    parser.add_argument(
-        "--parallel-workers", type=int, default=1, metavar="N", help="workers on this machine"
-    )
+    parser.add_argument("--parallel-workers", type=int, default=1, metavar="N", help="workers on this machine")
     parser.add_argument(
         "--topology", choices=("mesh", "star", "alone"), default="mesh", help="who is linked (default: mesh)"
     )
     parser.add_argument("--labels", default="", metavar="A,B", help="labels of all workers of this machine")
     parser.add_argument("--node-ids", type=int, metavar="N", help="number of the first worker")
-    parser.add_argument(
-        "--protocol", choices=("ipc", "tcp"), default="ipc", help="tcp: listen for others too"
-    )
+    parser.add_argument("--protocol", choices=("ipc", "tcp"), default="ipc", help="tcp: listen for others too")
     parser.add_argument("--address", help="where to listen with tcp (default: 127.0.0.1)")
     parser.add_argument("--ports", type=int, metavar="N", help="port of the first worker with tcp")
     parser.add_argument(
@@ -104,9 +98,7 @@ def find_main(name: str, folder: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
             raise
-        raise ImportError(
-            f"there is no module {module_name!r} in {path} or among the installed ones"
-        ) from error
+        raise ImportError(f"there is no module {module_name!r} in {path} or among the installed ones") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))

@@ -32,9 +32,7 @@ class AsyncForward:
         self._pool = ThreadPoolExecutor(n_workers, thread_name_prefix="operant-async")
         self._started: list[tuple[str, Future[Outcome]]] = []
 
-    def start(
-        self, name: str, fn: Middleware, ctx: Context, after: Sequence[Future[Outcome]] = ()
-    ) -> Future[Outcome]:
+    def start(self, name: str, fn: Middleware, ctx: Context, after: Sequence[Future[Outcome]] = ()) -> Future[Outcome]:
         future: Future[Outcome] = Future()
         self._started.append((name, future))
         missing = len(after)

@@ -54,9 +54,7 @@ class Stages:
         """Start all at once, each after those whose data it needs."""
         futures: list[Future[Outcome]] = []
         for stage in self.in_use:
-            futures.append(
-                runner.start(stage.name, stage.run, ctx, [futures[index] for index in stage.after])
-            )
+            futures.append(runner.start(stage.name, stage.run, ctx, [futures[index] for index in stage.after]))
 
     def before_step(self, ctx: Context) -> None:
         for wrapper in self.wrappers:

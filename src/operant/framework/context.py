@@ -38,9 +38,7 @@ class Context(dict[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _METHODS:
-            raise AttributeError(
-                f"ctx.{name} is a method; write ctx[{name!r}] to store a value under that key"
-            )
+            raise AttributeError(f"ctx.{name} is a method; write ctx[{name!r}] to store a value under that key")
         self[name] = value
 
     def __delattr__(self, name: str) -> None:

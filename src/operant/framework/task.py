@@ -282,9 +282,7 @@ class Task:
         """No longer call `fn`, or any listener of the event."""
         self._events.off(event, fn)
 
-    def emit(
-        self, event: str, *args: Any, only_remote: bool = False, only_local: bool = False, **kwargs: Any
-    ) -> None:
+    def emit(self, event: str, *args: Any, only_remote: bool = False, only_local: bool = False, **kwargs: Any) -> None:
         """Tell the listeners here (at once, in this thread) and those of the peers."""
         if only_remote and only_local:
             raise ValueError("an event that is only_remote and only_local reaches nobody; choose one")
@@ -335,9 +333,7 @@ class Task:
         """Send only these values of ctx to the peers; without it everything goes that can be sent."""
         self._shared = (self._shared or set()) | set(names)
 
-    def queue(
-        self, name: str, maxsize: int = 64, mode: QueueMode = "block", *, host: int | None = None
-    ) -> TaskQueue:
+    def queue(self, name: str, maxsize: int = 64, mode: QueueMode = "block", *, host: int | None = None) -> TaskQueue:
         """A bounded queue between workers; a full one blocks or drops its oldest item, and counts it."""
         return self.router.queue(name, QueueSettings(maxsize, mode, host))
 
@@ -349,9 +345,7 @@ class Task:
         """Let other workers run this function by `call`."""
         self.router.expose(name, fn)
 
-    def call(
-        self, peer: int | str, name: str, *args: Any, timeout: float | None = None, **kwargs: Any
-    ) -> Any:
+    def call(self, peer: int | str, name: str, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Run a function that another worker exposes, and return what it returns."""
         return self.router.call(peer, name, args, kwargs, timeout)
 

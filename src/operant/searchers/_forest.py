@@ -37,9 +37,7 @@ class Forest:
         else:
             make = ensemble.RandomForestRegressor if self._kind == "RF" else ensemble.ExtraTreesRegressor
             # Extra trees without a bootstrap are exact at known points and unsure between them.
-            self._models = [
-                make(self._trees, min_samples_leaf=1 if self._kind == "ET" else 2, random_state=seed)
-            ]
+            self._models = [make(self._trees, min_samples_leaf=1 if self._kind == "ET" else 2, random_state=seed)]
         for model in self._models:
             model.fit(features, y)
 

@@ -97,9 +97,7 @@ class Kernels:
             blocks.append(one_hot)
         return np.concatenate(blocks, axis=1)
 
-    def draw(
-        self, rng: np.random.Generator, centres: Array, active: Array, widths: Array, blur: float
-    ) -> Array:
+    def draw(self, rng: np.random.Generator, centres: Array, active: Array, widths: Array, blur: float) -> Array:
         """One point from the kernel of each centre; arguments that a centre does not have are uniform."""
         drawn = rng.random((len(centres), self._dimensions))
         if len(self._numeric):

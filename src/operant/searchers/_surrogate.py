@@ -60,9 +60,7 @@ class Surrogate:
     def _fit(self, seed: int) -> None:
         n = len(self._history)
         self._outputs.learn(self._history.scores)
-        self._rows = choose_rows(
-            self._history.scores, self._most_points, np.random.default_rng([seed, 0x6B, n])
-        )
+        self._rows = choose_rows(self._history.scores, self._most_points, np.random.default_rng([seed, 0x6B, n]))
         points, y = self._history.points[self._rows], self._outputs(self._history.scores[self._rows])
         if self._due(n):
             self._process.fit(points, y)

@@ -46,9 +46,7 @@ class BaseSearcher:
         seed: int = 0,
         lag: int | None = None,
     ) -> None:
-        self.space: Container = (
-            search_space if isinstance(search_space, Container) else build_space(search_space)
-        )
+        self.space: Container = search_space if isinstance(search_space, Container) else build_space(search_space)
         self.configure(reward_attribute, optimize_mode, seed, lag)
         self.trials: dict[int, Trial] = {}
         self._next_number = 0

@@ -50,9 +50,7 @@ def build_searcher(
             warnings.warn(note, SpellingNote, stacklevel=2)
         allowed, _, takes_any = accepted_arguments(SEARCHERS.get(kind), skip=1)
         later = {
-            key: options.pop(key)
-            for key in COMMON_KEYS
-            if key in options and not takes_any and key not in allowed
+            key: options.pop(key) for key in COMMON_KEYS if key in options and not takes_any and key not in allowed
         }
     else:
         later = {}

@@ -66,9 +66,7 @@ class CmaEsSearcher(BaseSearcher):
             sigma=self.sigma,
             population_size=self.population_size,
             growth=2**self._restarts,
-            mean_rng=None
-            if self._restarts == 0
-            else np.random.default_rng([self.seed, 0xCA, self._restarts]),
+            mean_rng=None if self._restarts == 0 else np.random.default_rng([self.seed, 0xCA, self._restarts]),
         )
 
     def _propose(self, number: int) -> Proposal | None:

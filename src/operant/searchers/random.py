@@ -41,9 +41,7 @@ class RandomSearcher(BaseSearcher):
         self.sampling = one_of(sampling, "sampling", _SAMPLINGS)
         self.block = whole_number(block, "block", least=2)
         # A Sobol sequence has no blocks; 64 points are only what is computed at once.
-        self._design = Design(
-            sampling, self.space.dimensions, self.seed, 64 if sampling == "sobol" else block
-        )
+        self._design = Design(sampling, self.space.dimensions, self.seed, 64 if sampling == "sobol" else block)
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:

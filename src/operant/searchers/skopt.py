@@ -77,9 +77,7 @@ class SkoptSearcher(BaseSearcher):
         initial = n_initial_points if n_random_starts is None else n_random_starts
         self.n_initial_points = whole_number(initial, "n_initial_points", least=1)
         if acq_func in ("EIps", "PIps"):
-            raise ConfigError(
-                f"{acq_func} needs the time of each trial, which is not known here", ("acq_func",)
-            )
+            raise ConfigError(f"{acq_func} needs the time of each trial, which is not known here", ("acq_func",))
         self.acq_func = one_of(acq_func, "acq_func", _FUNCTIONS)
         self.acq_optimizer = one_of(acq_optimizer, "acq_optimizer", _OPTIMIZERS)
         if self.acq_optimizer == "lbfgs" and self.base_estimator != "GP":

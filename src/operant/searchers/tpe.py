@@ -105,9 +105,7 @@ class TpeSearcher(BaseSearcher):
         configs = [self.space.decode(point) for point in points]
         points = self.space.encode_many(configs)
         asked = self._kernels.points(points, self._present(configs))
-        log_good = log_density(
-            asked, self._kernels.components(centres, active, widths, blur), np.zeros(len(centres))
-        )
+        log_good = log_density(asked, self._kernels.components(centres, active, widths, blur), np.zeros(len(centres)))
         log_bad = self._log_bad(asked, good)
         for i in np.argsort(log_bad - log_good, kind="stable"):
             yield configs[i]

@@ -114,9 +114,7 @@ _LEAVES: dict[str, Callable[[Mapping[str, Any]], Leaf]] = {
 def _build_file(spec: Mapping[str, Any]) -> tuple[str, File]:
     name = _name(spec)
     if "search_args" in spec and "args" in spec:
-        raise ConfigError(
-            "`search_args` and `args` are two names for the same list; give one of them", ("args",)
-        )
+        raise ConfigError("`search_args` and `args` are two names for the same list; give one of them", ("args",))
     inner = "args" if "args" in spec else "search_args"
     file = spec.get("file")
     if not isinstance(file, str) or not file:
@@ -126,9 +124,7 @@ def _build_file(spec: Mapping[str, Any]) -> tuple[str, File]:
     except ConfigError as error:
         raise error.under(inner) from None
     holder = spec.get("place_holder")
-    return name, File(
-        file, parts, place_holder=None if holder is None else str(holder), when=spec.get("when")
-    )
+    return name, File(file, parts, place_holder=None if holder is None else str(holder), when=spec.get("when"))
 
 
 def _drop_earlier(parts: dict[str, Any], name: str, part: Any, inside_file: str | None) -> None:

@@ -122,9 +122,7 @@ def _flatten_child(flat: Config, name: str, child: Any, inner: Wrap, value: Any,
         flat[wrap(name)] = value
 
 
-def _structure_child(
-    config: Mapping[str, Any], name: str, child: Any, inner: Wrap, wrap: Wrap
-) -> tuple[bool, Any]:
+def _structure_child(config: Mapping[str, Any], name: str, child: Any, inner: Wrap, wrap: Wrap) -> tuple[bool, Any]:
     if isinstance(child, Container):
         return True, child._structure(config, _chain(wrap, inner))
     if isinstance(child, Nested):
@@ -226,16 +224,12 @@ class List(Container):
 
     def _flatten_into(self, flat: Config, config: Any, wrap: Wrap, place: str) -> None:
         if not isinstance(config, (list, tuple)) or len(config) != len(self._parts):
-            raise ConfigError(
-                f"the value of {place or 'the space'!r} is a list of {len(self._parts)}, not {config!r}"
-            )
+            raise ConfigError(f"the value of {place or 'the space'!r} is a list of {len(self._parts)}, not {config!r}")
         for (name, child, inner), value in zip(self._children(), config, strict=True):
             _flatten_child(flat, name, child, inner, value, wrap)
 
     def _structure(self, config: Mapping[str, Any], wrap: Wrap) -> list[Any]:
-        return [
-            _structure_child(config, name, child, inner, wrap)[1] for name, child, inner in self._children()
-        ]
+        return [_structure_child(config, name, child, inner, wrap)[1] for name, child, inner in self._children()]
 
     def __repr__(self) -> str:
         return f"List({self._parts!r})"

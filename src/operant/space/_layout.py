@@ -73,9 +73,7 @@ class Layout:
     def decode(self, point: Sequence[float] | np.ndarray) -> Config:
         units = point.tolist() if isinstance(point, np.ndarray) else list(point)
         if len(units) != len(self.arguments):
-            raise ConfigError(
-                f"a point of this space has {len(self.arguments)} coordinates, not {len(units)}"
-            )
+            raise ConfigError(f"a point of this space has {len(self.arguments)} coordinates, not {len(units)}")
         if self._simple:
             return {name: decode(unit) for (name, decode), unit in zip(self._decoders, units, strict=True)}
         config: Config = {}

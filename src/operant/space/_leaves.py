@@ -193,9 +193,7 @@ class Numeric(Leaf):
         return math.inf if self._count is None else self._count
 
     def __repr__(self) -> str:
-        options = ("" if self.step in (None, 1) else f", step={self.step}") + (
-            ", log=True" if self.log else ""
-        )
+        options = ("" if self.step in (None, 1) else f", step={self.step}") + (", log=True" if self.log else "")
         return f"{type(self).__name__}({self.low}, {self.high}{options}{when_text(self.when)})"
 
 
@@ -364,7 +362,5 @@ def _ends(low: Any, high: Any) -> tuple[Any, Any]:
 
 def _whole(value: Any, key: str) -> int:
     if not is_number(value) or float(value) != int(value):
-        raise ConfigError(
-            f"an Int needs whole numbers, but `{key}` has {value!r}; use Real for others", (key,)
-        )
+        raise ConfigError(f"an Int needs whole numbers, but `{key}` has {value!r}; use Real for others", (key,))
     return int(value)

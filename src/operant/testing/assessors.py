@@ -12,10 +12,7 @@ from operant.assessors import AssessResult, BaseAssessor
 
 def reports(values: Sequence[float]) -> list[dict[str, Any]]:
     """A history as assessors are given it."""
-    return [
-        {"iteration": i, "value": value, "created": 1640238929992 + 1000 * i}
-        for i, value in enumerate(values)
-    ]
+    return [{"iteration": i, "value": value, "created": 1640238929992 + 1000 * i} for i, value in enumerate(values)]
 
 
 def learning_curve(top: float, steps: int) -> list[float]:

@@ -169,9 +169,7 @@ class SearcherContract:
     def test_minimising_is_maximising_the_negative(self) -> None:
         for search_args in self.spaces:
             up, _ = self.run(self.build(search_args, optimize_mode="maximize"), self.trials)
-            down, _ = self.run(
-                self.build(search_args, optimize_mode="minimize"), self.trials, lambda c: -toy_reward(c)
-            )
+            down, _ = self.run(self.build(search_args, optimize_mode="minimize"), self.trials, lambda c: -toy_reward(c))
             assert up == down
 
     def test_the_best_is_known(self) -> None:
@@ -194,8 +192,7 @@ class SearcherContract:
             proposals += [one for one in (original.propose(), original.propose()) if one is not None]
             # Through JSON, as a journal keeps them.
             recorded = [
-                Proposal(p.number, *json.loads(json.dumps([p.config, p.budget, p.parent, p.notes])))
-                for p in proposals
+                Proposal(p.number, *json.loads(json.dumps([p.config, p.budget, p.parent, p.notes]))) for p in proposals
             ]
             copy = self.build(search_args, seed=1)
             copy.restore(observations, recorded)

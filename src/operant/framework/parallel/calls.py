@@ -44,9 +44,7 @@ class CallServer:
         fn = self._exposed.get(name)
         if fn is None:
             known = ", ".join(sorted(self._exposed)) or "nothing"
-            self._answer(
-                link, number, False, f"node.{self._node_id} does not expose {name!r}; it exposes {known}"
-            )
+            self._answer(link, number, False, f"node.{self._node_id} does not expose {name!r}; it exposes {known}")
             return
         try:
             self._answer(link, number, True, fn(*args, **kwargs))
@@ -65,7 +63,5 @@ def find_peer(peer: int | str, peers: dict[int, frozenset[str]]) -> int:
         matches = [node for node, labels in peers.items() if fnmatch.filter(labels, peer)]
     if len(matches) != 1:
         known = ", ".join(sorted(f"node.{node}" for node in peers)) or "none"
-        raise FrameworkError(
-            f"a call goes to one linked worker; {peer!r} matches {len(matches)} (linked: {known})"
-        )
+        raise FrameworkError(f"a call goes to one linked worker; {peer!r} matches {len(matches)} (linked: {known})")
     return matches[0]

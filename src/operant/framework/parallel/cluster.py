@@ -36,11 +36,7 @@ class ClusterPlace:
         """
         own_host, own_port = self.hosts[self.rank]
         centre = [_address(*self.hosts[0], 0)]
-        lower = [
-            _address(host, port, worker)
-            for host, port in self.hosts[: self.rank]
-            for worker in range(n_workers)
-        ]
+        lower = [_address(host, port, worker) for host, port in self.hosts[: self.rank] for worker in range(n_workers)]
         attach_to = {"star": centre if self.rank else [], "mesh": lower, "alone": []}[topology]
         return {
             "topology": "alone" if topology == "star" and self.rank else topology,

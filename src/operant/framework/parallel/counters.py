@@ -83,8 +83,4 @@ class CounterBook:
 
     def everything(self) -> list[Part]:
         with self._lock:
-            return [
-                (name, writer, amount)
-                for name, parts in self._parts.items()
-                for writer, amount in parts.items()
-            ]
+            return [(name, writer, amount) for name, parts in self._parts.items() for writer, amount in parts.items()]

@@ -96,9 +96,7 @@ class Hub:
                 break
             except OSError as error:
                 if time.monotonic() + pause > deadline:
-                    raise ConnectionError(
-                        f"nobody answers at {address} ({error}) after {timeout:.0f} s"
-                    ) from error
+                    raise ConnectionError(f"nobody answers at {address} ({error}) after {timeout:.0f} s") from error
                 time.sleep(pause)
                 pause = min(2 * pause, 0.5)
         try:

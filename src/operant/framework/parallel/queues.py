@@ -45,9 +45,7 @@ class Waiting(Protocol):
 
     changed: threading.Condition
 
-    def wait_until(
-        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
-    ) -> bool: ...
+    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool: ...
     def notify(self) -> None: ...
 
 
@@ -154,9 +152,7 @@ class HostedQueue:
 class LocalQueue:
     """A queue as the process that hosts it uses it."""
 
-    def __init__(
-        self, name: str, settings: QueueSettings, router: Waiting, hosted: HostedQueue | None = None
-    ) -> None:
+    def __init__(self, name: str, settings: QueueSettings, router: Waiting, hosted: HostedQueue | None = None) -> None:
         self.name = name
         self.settings = settings
         self._router = router
@@ -169,9 +165,7 @@ class LocalQueue:
             if pending is None:
                 self._router.notify()
                 return True
-        in_time = self._router.wait_until(
-            lambda: answers or self._router.ending, timeout, f"queue {self.name!r}: put"
-        )
+        in_time = self._router.wait_until(lambda: answers or self._router.ending, timeout, f"queue {self.name!r}: put")
         with self._router.changed:
             if answers or not self.hosted.take_back(pending):
                 return True

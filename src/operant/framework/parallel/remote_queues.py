@@ -23,9 +23,7 @@ class QueueRouter(Protocol):
     @property
     def ending(self) -> bool: ...
 
-    def wait_until(
-        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
-    ) -> bool: ...
+    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool: ...
     def link_to(self, node_id: int) -> Link | None: ...
     def has_left(self, node_id: int) -> bool: ...
 
@@ -33,9 +31,7 @@ class QueueRouter(Protocol):
 class RemoteQueue:
     """A queue as a worker uses it that does not host it."""
 
-    def __init__(
-        self, name: str, settings: QueueSettings, host: int, router: QueueRouter, requests: Requests
-    ) -> None:
+    def __init__(self, name: str, settings: QueueSettings, host: int, router: QueueRouter, requests: Requests) -> None:
         self.name = name
         self.settings = settings
         self._host = host

@@ -97,9 +97,7 @@ class Router(Standalone):
             self._left.update(left)
             self.changed.notify_all()
         if self.spec.recoverable:
-            threading.Thread(
-                target=self._dial_again, args=(directory,), daemon=True, name="operant-dial"
-            ).start()
+            threading.Thread(target=self._dial_again, args=(directory,), daemon=True, name="operant-dial").start()
 
     def _dial_again(self, directory: dict[int, tuple[str, int]]) -> None:
         try:
@@ -197,9 +195,7 @@ class Router(Standalone):
         return self.finish_raised or (all_left and self._events.idle)
 
     # -- waiting -----------------------------------------------------------------------------------
-    def wait_until(
-        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
-    ) -> bool:
+    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool:
         if not (self.spec.lockstep and self.supervisor.turn.mine()):
             self._events.open(self._ordinal)
             self.n_waiting += 1
@@ -238,9 +234,7 @@ class Router(Standalone):
     # -- what crosses ------------------------------------------------------------------------------
     @property
     def peers(self) -> dict[int, frozenset[str]]:
-        return {
-            node: frozenset([f"node.{node}", *link.info.labels]) for node, link in list(self._peers.items())
-        }
+        return {node: frozenset([f"node.{node}", *link.info.labels]) for node, link in list(self._peers.items())}
 
     @property
     def parallel_ctx(self) -> ParallelContext:

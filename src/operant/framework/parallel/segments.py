@@ -157,9 +157,7 @@ def map_segment(pid: int, place: SegmentPlace) -> memoryview:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if _HEADER.unpack(os.pread(fd, _HEADER.size, 0)) != (_MAGIC, token):
             raise OSError(f"file {fd_there} of process {pid} is not the expected segment")
-        mapped = mmap.mmap(
-            fd, _HEADER_BYTES + nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
-        )
+        mapped = mmap.mmap(fd, _HEADER_BYTES + nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     finally:
         os.close(fd)
     return memoryview(mapped)[_HEADER_BYTES:]

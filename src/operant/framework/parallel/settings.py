@@ -51,9 +51,7 @@ class RunnerSettings:
         for address in self.attach_to:
             split_address(address)
         if self.schedule == "lockstep" and (self.attach_to or self.auto_recover):
-            raise ValueError(
-                "lockstep is for runs that one supervisor controls: no attach_to, no auto_recover"
-            )
+            raise ValueError("lockstep is for runs that one supervisor controls: no attach_to, no auto_recover")
         if self.stall_timeout is not None and self.stall_timeout <= 0:
             raise ValueError(f"stall_timeout is a number of seconds above 0; got {self.stall_timeout}")
         if self.recover_every < 1:
@@ -93,9 +91,7 @@ class RunnerSettings:
         if isinstance(self.labels, Mapping):
             unknown = set(self.labels) - set(self.nodes())
             if unknown:
-                raise ValueError(
-                    f"labels are given for node ids {sorted(unknown)}; the run has {self.nodes()}"
-                )
+                raise ValueError(f"labels are given for node ids {sorted(unknown)}; the run has {self.nodes()}")
             return sorted(as_label_set(self.labels.get(node_id)))
         return sorted(as_label_set(self.labels))
 

@@ -80,9 +80,7 @@ class Publisher:
             if reader.wants:
                 self._asked = True
 
-    def publish(
-        self, ctx: Context, ordinal: int, shared: frozenset[str] | None, everybody: bool = False
-    ) -> None:
+    def publish(self, ctx: Context, ordinal: int, shared: frozenset[str] | None, everybody: bool = False) -> None:
         """Send a snapshot to those who want it, or to all who can take one when that costs little."""
         began = time.perf_counter()
         if not everybody and not self._asked and began < self._not_before:

@@ -79,9 +79,7 @@ class Standalone:
         with self.changed:
             self.changed.notify_all()
 
-    def wait_until(
-        self, predicate: Callable[[], object], timeout: float | None = None, what: str = ""
-    ) -> bool:
+    def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool:
         """Wait for a condition, without polling; False when the time ran out first."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
@@ -135,6 +133,4 @@ class Standalone:
         )
 
 
-current_router: contextvars.ContextVar[Standalone | None] = contextvars.ContextVar(
-    "operant_router", default=None
-)
+current_router: contextvars.ContextVar[Standalone | None] = contextvars.ContextVar("operant_router", default=None)

@@ -107,9 +107,7 @@ class Supervisor:
             main=self._main,
             sys_path=self._sys_path,
         )
-        spec.listen_at = self._engine.listen_at(
-            self._session, spec, settings.tcp_addresses()[index : index + 1]
-        )
+        spec.listen_at = self._engine.listen_at(self._session, spec, settings.tcp_addresses()[index : index + 1])
         return spec
 
     def _start(self, spec: WorkerSpec) -> _Worker:

@@ -52,9 +52,7 @@ def _report(router: Router, result: Any) -> None:
     try:
         router.supervisor.send(Kind.RESULT, result)
     except WireError as error:
-        raise TypeError(
-            f"what main returned on node.{router.node_id} cannot be sent back: {error}"
-        ) from error
+        raise TypeError(f"what main returned on node.{router.node_id} cannot be sent back: {error}") from error
 
 
 def _describe(error: BaseException) -> str:

@@ -48,9 +48,7 @@ def edit_text(text: str, values: Mapping[str, Any], file: str | Path) -> str:
     changes.sort(reverse=True)
     for (start, _, _, path), (_, end, _, outer) in itertools.pairwise(changes):
         if end > start:
-            raise ConfigError(
-                f"{file}: {outer!r} and {path!r} are the same part of the file; vary only one", (path,)
-            )
+            raise ConfigError(f"{file}: {outer!r} and {path!r} are the same part of the file; vary only one", (path,))
     for start, end, new, _ in changes:
         text = text[:start] + new + text[end:]
     return text

@@ -60,9 +60,7 @@ def _value(text: str, after: int, value: yaml.Node) -> Node:
     # The composer hands out the anchored node itself for an alias; the alias stands right after the key.
     alias = _ALIAS.match(text, after)
     if alias is None:
-        return Node(
-            after, after, locked="it is an alias in a place that cannot be edited; write the value out"
-        )
+        return Node(after, after, locked="it is an alias in a place that cannot be edited; write the value out")
     return Node(alias.start(1), alias.end(1), _lock(_node(text, value).children))
 
 
@@ -85,6 +83,4 @@ def dump(value: Any) -> str:
         # Line ends of any kind are written as escapes: their meaning would depend on the indentation.
         return str(yaml.safe_dump(value, default_style='"', width=math.inf)).strip()
     # As an element of a list, so that a text is quoted where it must be inside brackets.
-    return str(yaml.safe_dump([value], default_flow_style=True, width=math.inf, allow_unicode=True)).strip()[
-        1:-1
-    ]
+    return str(yaml.safe_dump([value], default_flow_style=True, width=math.inf, allow_unicode=True)).strip()[1:-1]
