@@ -83,10 +83,10 @@ def test_serial_pipeline_runs_the_pair(root):
     assert np.isfinite(result.best_return)
 
 
-@pytest.mark.long
 def test_the_config_of_the_document_reaches_its_stop_value(root):
     policy = {**MAIN["policy"], "model": {"encoder_hidden_size_list": [128, 128, 64], "dueling": True}}
     policy["learn"] = {"batch_size": 64, "learning_rate": 0.001}
     policy["other"] = {**policy["other"], "replay_buffer": {"replay_buffer_size": 20_000}}
-    main = {**MAIN, "env": {**MAIN["env"], "collector_env_num": 8, "stop_value": 195}, "policy": policy}
+    env = {"collector_env_num": 8, "evaluator_env_num": 5, "n_evaluator_episode": 5, "stop_value": 195}
+    main = {**MAIN, "env": env, "policy": policy}
     assert serial_pipeline((main, CREATE), seed=0, max_env_step=200_000, root=root).best_return >= 195
