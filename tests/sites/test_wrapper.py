@@ -29,6 +29,7 @@ class Machine:
         self.site = LocalSite(folder)
         self.site.start(self.clock.put)
         self.count = 0
+        self._unread: list[Event] = []
 
     def submit(self, *argv: str, limits: Limits | None = None, attempt: int = 1, job: str | None = None) -> Submission:
         self.count += 1
@@ -46,10 +47,11 @@ class Machine:
     def wait(self, kind: str = "ended") -> Event:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            for event in self.clock.wait(1.0):
+            for event in self._unread:
                 if event.kind in (kind, "lost"):
-                    assert isinstance(event, Event)
+                    self._unread.remove(event)
                     return event
+            self._unread += self.clock.wait(1.0)
         raise AssertionError(f"no {kind} event came")
 
 
