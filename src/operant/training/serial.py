@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from operant.algorithms.dqn import DQN, DQNSettings
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
@@ -20,6 +19,7 @@ from operant.envs import make_env
 from operant.envs.vector import VectorEnv
 from operant.errors import UsageError
 from operant.tracking import SummaryWriter
+from operant.training.arithmetic import use_one_thread
 from operant.training.checkpoints import write_weights
 from operant.training.config import TrainConfig
 from operant.training.dialects import from_di_engine
@@ -73,7 +73,7 @@ class DQNPolicy:
     def __init__(
         self, main_config: Mapping[str, Any], create_config: Mapping[str, Any], env: VectorEnv, seed: int = 0
     ) -> None:
-        torch.set_num_threads(1)  # small networks are fastest so
+        use_one_thread()
         config = TrainConfig.from_mapping(from_di_engine(main_config, create_config))
         settings: DQNSettings = config.algorithm_settings
         self.config = config

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +19,7 @@ from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
 from operant.models.loading import import_name
 from operant.tracking import SummaryWriter
+from operant.training.arithmetic import quick_arithmetic
 from operant.training.checkpoints import CheckpointStore, write_weights
 from operant.training.collecting import RolloutCollector, TransitionCollector, unmasked
 from operant.training.config import TrainConfig
@@ -65,23 +64,6 @@ class TrainResult:
     evaluations: tuple[tuple[int, float], ...] = ()
     exact: bool = True
     warnings: tuple[str, ...] = field(default=())
-
-
-@contextmanager
-def _quick_arithmetic() -> Iterator[None]:
-    """One thread, and no denormal numbers, while a training runs; the process's own settings come back afterwards.
-
-    For networks of this size more threads only wait for each other (measured: up to 39 times slower on a busy
-    machine), and denormal numbers slow Adam down threefold once units die.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_flush_denormal(False)
 
 
 class Training:
@@ -183,7 +165,7 @@ class Training:
         left = max(0, math.ceil((self.config.total_steps - self.env_step) / self.steps_per_pass))
         timer_every = max(1, min(left // 50, 2000))
         try:
-            with _quick_arithmetic(), Task() as task:
+            with quick_arithmetic(), Task() as task:
                 task.use_step_wrapper(StepTimer(timer_every, 1, writer=self.writer, show=None))
                 for middleware in (self.collect, self.learn, self.log, self.evaluate, self.checkpoint):
                     task.use(middleware)
