@@ -1,4 +1,4 @@
-"""What `make demo` shows: an agent learns, is recorded, listed and exported; PPO learns CartPole; a search of 12 jobs."""
+"""What `make demo` shows: runs are recorded, listed, exported; PPO learns CartPole; a search of 12 jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def main() -> None:
     run("operant", "export", "last", "--to", "tensorboard", "--out", "board")
     say("A real one: PPO learns CartPole until it holds the pole for 475 steps")
     run("operant", "train", "cartpole-ppo", "evaluation.stop_value=475")
-    run("operant", "runs", "show", "last")
     say("A search: 12 jobs, two at a time, each a small real training")
     shutil.copytree(HERE / "search", folder / "search")
     os.chdir(folder / "search")

@@ -161,11 +161,11 @@ class Training:
     def run(self) -> TrainResult:
         """Train to the end (or to the stop value) and say what came of it."""
         self._began, self._began_at = time.perf_counter(), self.env_step
-        self._say_how()
         left = max(0, math.ceil((self.config.total_steps - self.env_step) / self.steps_per_pass))
         timer_every = max(1, min(left // 50, 2000))
         try:
             with quick_arithmetic(), Task() as task:
+                self._say_how()
                 task.use_step_wrapper(StepTimer(timer_every, 1, writer=self.writer, show=None))
                 for middleware in (self.collect, self.learn, self.log, self.evaluate, self.checkpoint):
                     task.use(middleware)
