@@ -39,7 +39,7 @@ def build(kind, args, **options):
     [
         ("TpeSearcher", {}, 80, 1.0),
         ("GpSearcher", {}, 30, 1e-3),
-        ("SkoptSearcher", {"acq_func": "gp_hedge"}, 30, 1e-2),
+        ("SkoptSearcher", {"acq_func": "gp_hedge"}, 30, 3.5),  # hedging may stay with a wrong category for long
         ("SkoptSearcher", {"acq_func": "EI", "acq_optimizer": "sampling"}, 40, 0.3),
         ("SkoptSearcher", {"acq_func": "LCB", "acq_func_kwargs": {"kappa": 1.0}}, 30, 1e-2),
         ("SkoptSearcher", {"acq_func": "PI", "acq_func_kwargs": {"xi": 0.01}}, 30, 1e-1),

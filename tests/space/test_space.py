@@ -276,3 +276,11 @@ def test_a_continuous_argument_has_no_list_of_values():
         _ = Dict(lr=Real(0, 1)).data
     with pytest.raises(ConfigError, match="give it a `step`"):
         _ = Real(0, 1).data
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_snapping_a_place_is_decoding_and_encoding_it(units):
+    leaves = [Categorical(["a", "b", "c"]), Int(1, 9), Int(1, 500, log=True), Real(0.0, 1.0, step=0.1), Real(2.0, 2.0)]
+    for leaf in [*leaves, Real(-1.0, 3.0), Real(1e-5, 1.0, log=True)]:
+        there_and_back = [leaf.encode(leaf.decode(unit)) for unit in units]
+        np.testing.assert_allclose(leaf.snap_many(np.array(units)), there_and_back, atol=1e-12)

@@ -102,13 +102,16 @@ class TpeSearcher(BaseSearcher):
             widths, blur = self._kernels.widened(widths, len(good)), _WIDE_BLUR * blur
         chosen = rng.integers(len(centres), size=self.n_candidates)
         points = self._kernels.draw(rng, centres[chosen], active[chosen], widths[chosen], blur)
-        configs = [self.space.decode(point) for point in points]
-        points = self.space.encode_many(configs)
-        asked = self._kernels.points(points, self._present(configs))
+        if self.space.layout.conditional:
+            configs = [self.space.decode(point) for point in points]
+            points, present = self.space.encode_many(configs), self._present(configs)
+        else:  # only the candidates that are looked at need become configurations
+            points, present = self.space.layout.snap_many(points), np.ones(points.shape, dtype=bool)
+        asked = self._kernels.points(points, present)
         log_good = log_density(asked, self._kernels.components(centres, active, widths, blur), np.zeros(len(centres)))
         log_bad = self._log_bad(asked, good)
         for i in np.argsort(log_bad - log_good, kind="stable"):
-            yield configs[i]
+            yield self.space.decode(points[i])
 
     def _log_bad(self, asked: np.ndarray, good: np.ndarray) -> np.ndarray:
         """log g up to a constant: all ended trials but the good ones, the pending ones, and a flat prior."""

@@ -101,6 +101,11 @@ class Layout:
                 points[rows, i] = argument.leaf.encode_many([argument.take(configs[n]) for n in rows])
         return points
 
+    def snap_many(self, points: np.ndarray) -> np.ndarray:
+        """Each point moved to the one that its configuration has; for spaces without conditions."""
+        columns = [argument.leaf.snap_many(points[:, i]) for i, argument in enumerate(self.arguments)]
+        return np.stack(columns, axis=1)
+
     def active(self, config: Mapping[str, Any]) -> np.ndarray:
         """Which arguments the configuration really has."""
         return np.array([a.when is None or a.when.holds(config) for a in self.arguments], dtype=bool)

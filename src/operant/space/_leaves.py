@@ -50,6 +50,10 @@ class Leaf(Space):
     def encode_many(self, values: Sequence[Any]) -> np.ndarray:
         return np.array([self.encode(value) for value in values], dtype=float)
 
+    def snap_many(self, units: np.ndarray) -> np.ndarray:
+        """For each place in [0, 1], the place of the value it stands for."""
+        return self.encode_many([self.decode(unit) for unit in units.tolist()])
+
     def sample(self, rng: np.random.Generator) -> Any:
         return self.decode(rng.random())
 
@@ -105,6 +109,11 @@ class Categorical(Leaf):
 
     def decode(self, unit: float) -> Any:
         return self._values[min(int(unit * len(self._values)), len(self._values) - 1)]
+
+    def snap_many(self, units: np.ndarray) -> np.ndarray:
+        count = len(self._values)
+        snapped: np.ndarray = (np.minimum((units * count).astype(int), count - 1) + 0.5) / count
+        return snapped
 
     def __contains__(self, value: object) -> bool:
         return canonical(plain_value(value)) in self._index
@@ -183,6 +192,12 @@ class Numeric(Leaf):
         places = np.log(numbers) if self.log else numbers
         units: np.ndarray = np.clip((places - self._bottom) / self._span, 0.0, 1.0)
         return units
+
+    def snap_many(self, units: np.ndarray) -> np.ndarray:
+        if self._count is None and self._span > 0:
+            clipped: np.ndarray = np.clip(units, 0.0, 1.0)
+            return clipped
+        return super().snap_many(units)
 
     def _number(self, unit: float) -> float:
         place = self._bottom + unit * self._span
