@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 __all__ = [
@@ -103,6 +102,8 @@ def unknown(what: str, word: object, known: Iterable[object]) -> str:
 
 
 def _closest(word: object, known: Iterable[object]) -> str | None:
+    import difflib  # only mistakes need it
+
     by_lower = {str(name).lower(): str(name) for name in known}
     found = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[found[0]] if found else None

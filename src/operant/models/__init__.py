@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from operant._lazy import load_when_used
 from operant.models.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 # torch is loaded when the first of these is asked for.
 _HOMES = {
-    "ActionSpec": "spaces",
-    "ActorCritic": "builders",
-    "DuelingQNetwork": "builders",
-    "FlatAdam": "flat",
-    "FlatParameters": "flat",
-    "FlatRMSprop": "flat",
-    "FusedMLP": "fused",
-    "ObservationAdapter": "observations",
-    "QNetwork": "builders",
-    "action_spec": "spaces",
-    "build_actor_critic": "builders",
-    "build_q_network": "builders",
-    "import_name": "loading",
-    "is_fusable": "fused",
-    "load_module": "loading",
+    "ActionSpec": ".spaces",
+    "ActorCritic": ".builders",
+    "DuelingQNetwork": ".builders",
+    "FlatAdam": ".flat",
+    "FlatParameters": ".flat",
+    "FlatRMSprop": ".flat",
+    "FusedMLP": ".fused",
+    "ObservationAdapter": ".observations",
+    "QNetwork": ".builders",
+    "action_spec": ".spaces",
+    "build_actor_critic": ".builders",
+    "build_q_network": ".builders",
+    "import_name": ".loading",
+    "is_fusable": ".fused",
+    "load_module": ".loading",
 }
 
 __all__ = [
@@ -53,10 +53,4 @@ __all__ = [
     "load_module",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'operant.models' has no attribute {name!r}") from None
-    return getattr(importlib.import_module(f"operant.models.{home}"), name)
+__getattr__ = load_when_used(__name__, _HOMES)

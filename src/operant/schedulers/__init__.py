@@ -5,8 +5,9 @@ Names are loaded when they are first used: commands that only look at a search l
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operant._lazy import load_when_used
 
 if TYPE_CHECKING:
     from operant.assessors import build_assessor
@@ -65,10 +66,4 @@ _HOMES = {
     "Scheduler": "operant.schedulers.scheduler",
 }
 
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'operant.schedulers' has no attribute {name!r}") from None
-    return getattr(importlib.import_module(home), name)
+__getattr__ = load_when_used(__name__, _HOMES)

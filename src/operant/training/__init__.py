@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from operant.errors import MissingExtraError
+from operant._lazy import load_when_used
 
 if TYPE_CHECKING:
     from operant.training.checkpoints import CheckpointError, CheckpointStore
@@ -26,26 +25,26 @@ if TYPE_CHECKING:
     from operant.training.training import Observer, Training, TrainResult
 
 _HOMES = {
-    "AdvancedReplayBuffer": "serial",
-    "BaseLearner": "serial",
-    "BaseSerialEvaluator": "serial",
-    "DQNPolicy": "serial",
-    "SampleCollector": "serial",
-    "make_envs": "serial",
-    "serial_pipeline": "pipeline",
-    "get_epsilon_greedy_fn": "exploration",
-    "CheckpointError": "checkpoints",
-    "CheckpointStore": "checkpoints",
-    "Evaluation": "evaluating",
-    "Observer": "training",
-    "TrainConfig": "config",
-    "TrainResult": "training",
-    "Training": "training",
-    "evaluate": "evaluating",
-    "list_presets": "targets",
-    "load_config": "targets",
-    "resume": "entry",
-    "train": "entry",
+    "AdvancedReplayBuffer": ".serial",
+    "BaseLearner": ".serial",
+    "BaseSerialEvaluator": ".serial",
+    "DQNPolicy": ".serial",
+    "SampleCollector": ".serial",
+    "make_envs": ".serial",
+    "serial_pipeline": ".pipeline",
+    "get_epsilon_greedy_fn": ".exploration",
+    "CheckpointError": ".checkpoints",
+    "CheckpointStore": ".checkpoints",
+    "Evaluation": ".evaluating",
+    "Observer": ".training",
+    "TrainConfig": ".config",
+    "TrainResult": ".training",
+    "Training": ".training",
+    "evaluate": ".evaluating",
+    "list_presets": ".targets",
+    "load_config": ".targets",
+    "resume": ".entry",
+    "train": ".entry",
 }
 
 __all__ = [
@@ -71,15 +70,6 @@ __all__ = [
     "train",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'operant.training' has no attribute {name!r}") from None
-    try:
-        return getattr(importlib.import_module(f"operant.training.{home}"), name)
-    except ModuleNotFoundError as error:
-        if error.name in ("torch", "gymnasium", "safetensors"):
-            raise MissingExtraError("training", "rl") from None
-        raise
+__getattr__ = load_when_used(
+    __name__, _HOMES, extra=("training", "rl", ("torch", "gymnasium", "safetensors", "threadpoolctl"))
+)
