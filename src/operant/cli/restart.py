@@ -28,7 +28,11 @@ def run(args: argparse.Namespace) -> int:
     ledger, _ = read_ledger(folder)
     origin = ledger.opened.get("origin") or {}
     file, source = origin.get("file"), origin.get("source")
-    if not file or not Path(file).is_file() or not source or not Path(source).is_dir():
+    if not file:
+        raise UsageError(
+            f"the search {args.task!r} was begun from Python: run that program again, with the same name, and it goes on"
+        )
+    if not Path(file).is_file() or not source or not Path(source).is_dir():
         raise UsageError(
             f"the file that the search {args.task!r} was begun with is gone ({file}); "
             f"`search-run --task {args.task} FILE --resume` goes on with another"
