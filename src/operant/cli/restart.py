@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     file, source = origin.get("file"), origin.get("source")
     if not file:
         raise UsageError(
-            f"the search {args.task!r} was begun from Python: run that program again, with the same name, and it goes on"
+            f"the search {args.task!r} was begun from Python: run that program again, under the same name, to go on"
         )
     if not Path(file).is_file() or not source or not Path(source).is_dir():
         raise UsageError(

@@ -189,7 +189,7 @@ class Sender:
                     return
                 if not orphans_sent:
                     orphans_sent = True
-                    sync_spool(self._client, self._spool)
+                    self._send_orphans()
             except ServerAway as error:
                 if self._away_since is None:
                     self._away_since = time.monotonic()
@@ -202,6 +202,13 @@ class Sender:
                 log.warning("run %s is no longer sent: %s", self._run_id, error)
                 self._refused = True
                 return
+
+    def _send_orphans(self) -> None:
+        """Others' runs are a favour: what goes wrong with them must not end the sending of this one."""
+        try:
+            sync_spool(self._client, self._spool)
+        except (ServerAway, RefusedError, OSError) as error:
+            log.debug("runs that other programs left in %s are not all sent: %s", self._spool, error)
 
     def _send_all(self) -> None:
         while self._blobs:
@@ -228,8 +235,11 @@ def sync_spool(client: Client, spool: Path) -> list[str]:
     done = []
     for run_id, folder in list(iter_run_dirs(spool)):
         with _only_one(folder) as mine:
-            if mine and _sync_run(client, run_id, folder):
-                done.append(run_id)
+            try:
+                if mine and _sync_run(client, run_id, folder):
+                    done.append(run_id)
+            except FileNotFoundError:  # its own program has just finished sending it
+                continue
     return done
 
 
