@@ -266,6 +266,26 @@ def test_a_sender_that_is_ahead_is_told_where_to_go_on(server: Server) -> None:
         assert client.state("run")["segments"] == {name: len(data)}
 
 
+@pytest.mark.parametrize("body", [b"", b'{"leng', b"[]", b"<html>"])
+def test_an_answer_that_is_cut_off_is_asked_for_again(body: bytes) -> None:
+    """A server that is killed between the head and the body of its answer has perhaps stored what it got."""
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + body)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with Client(f"http://127.0.0.1:{listener.getsockname()[1]}", "t") as client, pytest.raises(ServerAway):
+            client.state("run")
+        thread.join()
+
+
 def test_without_a_token_or_with_another_hosts_name_nothing_answers(server: Server) -> None:
     import http.client
 

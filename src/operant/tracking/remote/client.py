@@ -79,8 +79,11 @@ class Client:
         try:
             answer = json.loads(text)
         except ValueError:
-            answer = {}
-        if not isinstance(answer, dict):
+            answer = None
+        if not isinstance(answer, dict):  # cut off, by a server that was killed as it answered; or no server of ours
+            self.close()
+            if response.status < 400:
+                raise ServerAway(f"{self.address} answered {response.status} without saying what")
             answer = {}
         if response.status == 200 or (response.status == 409 and "length" in answer):
             return answer
