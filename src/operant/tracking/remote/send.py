@@ -198,8 +198,8 @@ class Sender:
                     self._work = True
                     self._changed.wait(0.2 if self._finishing else pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
-            except (RefusedError, OSError) as error:
-                log.warning("run %s is no longer sent: %s", self._run_id, error)
+            except Exception as error:  # refused, or a fault of ours: the program goes on, and its spool stays
+                log.warning("run %s is no longer sent: %s", self._run_id, error or type(error).__name__)
                 self._refused = True
                 return
 
