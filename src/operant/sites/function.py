@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,8 +28,6 @@ class FunctionSite:
         self.function = function
         self.reward_attribute = reward_attribute
         self._emit: Callable[[Event], None] = lambda event: None
-        self._queue: deque[Submission] = deque()
-        self._busy = False
 
     def start(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
