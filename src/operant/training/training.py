@@ -62,6 +62,8 @@ class TrainResult:
     final_return: float
     """The mean return of the last evaluation."""
     evaluations: tuple[tuple[int, float], ...] = ()
+    train_iter: int = 0
+    """Rounds of learning: rollouts, or gradient steps from replay."""
     exact: bool = True
     warnings: tuple[str, ...] = field(default=())
 
@@ -338,6 +340,7 @@ class Training:
             best_step=step,
             final_return=self.evaluations[-1][1] if self.evaluations else float("nan"),
             evaluations=tuple(self.evaluations),
+            train_iter=self.train_iter,
             exact=self.env.exact,
             warnings=tuple(self.warnings),
         )
