@@ -197,7 +197,7 @@ def test_targets_bootstrap_unless_terminated_and_obey_masks():
 def test_truncation_bootstraps_and_termination_does_not():
     ppo = PPO(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), PPOSettings(gamma=0.9, gae_lambda=0.7))
     rollout = make_rollout(spaces.Discrete(4))
-    data = ppo.prepare(rollout, 0.9, 0.7)
+    data = ppo.prepare(rollout)
     advantage = data.advantage.reshape(7, 3)
     value = data.value.reshape(7, 3)
     at_truncation = rollout["reward"][3, 1] + 0.9 * ppo.values(rollout["final_obs"])[0] - value[3, 1]

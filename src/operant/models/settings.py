@@ -23,3 +23,7 @@ class ModelSettings:
     critic: Any = setting(None, "own module for the value: class, importable name or instance")
     arguments: dict[str, Any] = setting({}, "keyword arguments of own modules given as classes or names")
     fused: bool = setting(True, "closed-form gradients for plain networks on a CPU; false: always autograd")
+
+    @property
+    def has_own_modules(self) -> bool:
+        return any(one is not None for one in (self.network, self.actor, self.critic))
