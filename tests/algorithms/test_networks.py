@@ -144,6 +144,19 @@ def test_a_model_that_cannot_be_had_is_a_sentence(model, message):
         DQN(ROW, spaces.Discrete(2), model=model)
 
 
+@pytest.mark.parametrize(
+    ("actions", "model", "message"),
+    [
+        (spaces.Discrete(2), {}, "continuous actions"),
+        (ROW, {"network": Own}, "a chain of layers"),
+        (ROW, {"actor": Own, "critic": nn.Linear(4, 1)}, "Linear layer at its end"),
+    ],
+)
+def test_noise_by_state_needs_a_last_hidden_layer(actions, model, message):
+    with pytest.raises(UsageError, match=message):
+        PPO(ROW, actions, model=ModelSettings(state_noise=True, **model))
+
+
 def test_dqn_refuses_continuous_actions():
     with pytest.raises(UsageError, match="PPO and A2C"):
         DQN(ROW, ROW)

@@ -93,7 +93,7 @@ class A2C(OnPolicy):
         else:
             output = self.head.mask(self._actor.forward(data.obs), data.mask)
             log_prob, entropy, kept = self.head.evaluate(
-                output, data.action, self._log_std, self.measure or settings.entropy_weight != 0.0
+                output, data.action, self.spread(data.obs, 0), self.measure or settings.entropy_weight != 0.0
             )
             value = self._critic.forward(data.obs)[:, 0]
             log_prob_slope, value_slope = a2c_slopes(

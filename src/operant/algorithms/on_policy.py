@@ -11,8 +11,9 @@ from torch import nn
 
 from operant.algorithms.contracts import ActOut, Array, DataSpec
 from operant.algorithms.errors import DivergedError
-from operant.algorithms.heads import Gaussian, make_head
+from operant.algorithms.heads import Gaussian, Head, make_head
 from operant.algorithms.returns import advantages
+from operant.algorithms.state_noise import StateGaussian
 from operant.data.trees import tree_map
 from operant.errors import UsageError
 from operant.models.builders import build_actor_critic
@@ -98,10 +99,13 @@ class OnPolicy:
         self.settings = settings
         self.adapter = ObservationAdapter(observation_space, as_row=not model.has_own_modules)
         self.actions = action_spec(action_space)
-        self.head = make_head(self.actions)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
+        self.head: Head = make_head(self.actions)
+        if model.state_noise:
+            assert self.network.log_std is not None
+            self.head = StateGaussian(self.actions, len(self.network.log_std))
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.rng = np.random.default_rng([seed, 1])
@@ -149,12 +153,20 @@ class OnPolicy:
             out: Array = self.network(to_tensors(obs))[1].numpy()
         return out
 
+    def spread(self, obs: Any, slot: int = 1) -> Any:
+        """What the head of continuous actions takes for their spread, after a forward pass of the same observations."""
+        if not isinstance(self.head, StateGaussian):
+            return self._log_std
+        if self._actor is not None:
+            return self._actor.hidden(len(obs), slot), self._log_std
+        with torch.no_grad():
+            return self.network.policy_features(to_tensors(obs)).numpy(), self._log_std
+
     def draw(self, obs: Any, noise: Array | None, mask: Array | None = None) -> tuple[Array, Array]:
         """Actions for adapted observations: as the environment takes them, and as they are learned from."""
         output = self.head.mask(self.policy_output(obs), mask)
         if isinstance(self.head, Gaussian):
-            assert self._log_std is not None
-            action = self.head.choose(output, noise, self._log_std)
+            action = self.head.choose(output, noise, None if noise is None else self.spread(obs))
             return self.head.to_env(action), action
         action = self.head.choose(output, noise)
         return action, action
@@ -196,9 +208,8 @@ class OnPolicy:
         mask = None if mask is None else mask.reshape(steps * rows, -1)
         log_prob = value
         if with_log_prob:
-            log_prob, _, _ = self.head.evaluate(
-                self.head.mask(self.policy_output(obs), mask), action, self._log_std, False
-            )
+            output = self.head.mask(self.policy_output(obs), mask)
+            log_prob, _, _ = self.head.evaluate(output, action, self.spread(obs), False)
         return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value)
 
     def apply_gradient(self, limit: float, rate: float) -> float:
@@ -211,11 +222,13 @@ class OnPolicy:
 
     def torch_forward(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities, entropies and values of rows, with autograd."""
-        policy, value = self.network(to_tensors(part.obs))
+        obs = to_tensors(part.obs)
+        policy, value = self.network(obs)
         mask = None if part.mask is None else torch.from_numpy(part.mask)
-        log_prob, entropy = self.head.log_prob_and_entropy(
-            policy, torch.from_numpy(part.action), mask, self.network.log_std
-        )
+        spread: Any = self.network.log_std
+        if isinstance(self.head, StateGaussian):
+            spread = (self.network.policy_features(obs), spread)
+        log_prob, entropy = self.head.log_prob_and_entropy(policy, torch.from_numpy(part.action), mask, spread)
         return log_prob, entropy, value
 
     def fused_backward(self, kept: Any, log_prob_slope: Array, entropy_slope: float, value_slope: Array) -> None:

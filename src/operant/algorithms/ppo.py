@@ -156,7 +156,7 @@ class PPO(OnPolicy):
         else:
             output = self.head.mask(self._actor.forward(part.obs), part.mask)
             with_entropy = measure or settings.entropy_weight != 0.0
-            log_prob, entropy, kept = self.head.evaluate(output, part.action, self._log_std, with_entropy)
+            log_prob, entropy, kept = self.head.evaluate(output, part.action, self.spread(part.obs, 0), with_entropy)
             value = self._critic.forward(part.obs)[:, 0]
             log_prob_slope, value_slope, ratio = ppo_slopes(
                 log_prob,
