@@ -117,6 +117,8 @@ def test_noise_by_state_has_the_deviation_it_claims_and_lasts_a_rollout():
     rng = np.random.default_rng(0)
     noise = head.noise(rng, 4, 20_000)
     assert noise.shape == (4, 20_000, 6, 3) and (noise[0] == noise[3]).all()
+    shorter = StateGaussian(action_spec(SPACES["continuous"]), 6, every=2).noise(rng, 5, 3)
+    assert [bool((shorter[t] == shorter[t - 1]).all()) for t in range(1, 5)] == [True, False, True, False]
     features, log_std = rng.standard_normal(6).astype(np.float32), rng.standard_normal((6, 3)).astype(np.float32)
     means = np.full((20_000, 3), 2.0, np.float32)
     spread = (np.broadcast_to(features, (20_000, 6)), log_std)

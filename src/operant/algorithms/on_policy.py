@@ -105,7 +105,7 @@ class OnPolicy:
         self.head: Head = make_head(self.actions)
         if model.state_noise:
             assert self.network.log_std is not None
-            self.head = StateGaussian(self.actions, len(self.network.log_std))
+            self.head = StateGaussian(self.actions, len(self.network.log_std), model.state_noise_steps)
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.rng = np.random.default_rng([seed, 1])

@@ -1,7 +1,7 @@
 """Exploration whose noise is a function of the state: gSDE (Raffin et al. 2021, arXiv 2005.05719).
 
 Plain Gaussian noise is new at every step, so it shakes more than it explores. Here a matrix E of random weights is
-drawn for each environment and kept for a rollout; the noise is f(s) E, with f(s) the last hidden layer of the policy.
+drawn for each environment and kept for many steps; the noise is f(s) E, with f(s) the last hidden layer of the policy.
 """
 
 from __future__ import annotations
@@ -24,16 +24,21 @@ class StateGaussian(Gaussian):
     """Normal distributions around the means with σ² = f(s)² exp(2 log σ_E) + 10⁻⁶ (equation 4 of the paper).
 
     A spread is the pair of f(s) [B, F] and log σ_E [F, A]. As in the paper's code no gradient goes into f(s).
+
+    :param every: steps after which a new matrix is drawn; 0: at each call of `noise`, which is for one rollout.
     """
 
-    def __init__(self, spec: ActionSpec, features: int) -> None:
+    def __init__(self, spec: ActionSpec, features: int, every: int = 0) -> None:
         super().__init__(spec)
         self._features = features
+        self._every = every
 
     def noise(self, rng: np.random.Generator, steps: int, rows: int) -> Array:
-        """One matrix for each environment, the same at all steps."""
-        matrices = rng.standard_normal((rows, self._features, self._size), dtype=np.float32)
-        return np.broadcast_to(matrices, (steps, *matrices.shape))
+        """The matrix of each environment for each step."""
+        every = self._every or steps
+        draws = -(-steps // every)
+        matrices = rng.standard_normal((draws, rows, self._features, self._size), dtype=np.float32)
+        return np.repeat(matrices, every, axis=0)[:steps]
 
     def choose(self, means: Array, noise: Array | None, spread: Any) -> Array:
         if noise is None:
