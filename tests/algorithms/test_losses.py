@@ -14,6 +14,7 @@ from operant.algorithms.a2c import a2c_loss, a2c_slopes
 from operant.algorithms.dqn import dqn_loss, dqn_slope
 from operant.algorithms.heads import Categorical, Gaussian, make_head
 from operant.algorithms.ppo import ppo_loss, ppo_slopes
+from operant.algorithms.state_noise import StateGaussian
 from operant.models import ModelSettings, action_spec
 
 SPACES = {
@@ -86,6 +87,49 @@ def test_actor_critic_losses(kind, algorithm, rows, entropy_weight, seed):
 
 
 @settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 40), features=st.integers(1, 9), seed=st.integers(0, 2**31))
+def test_state_dependent_noise(rows, features, seed):
+    rng = np.random.default_rng(seed)
+    head = StateGaussian(action_spec(SPACES["continuous"]), features)
+    means = torch.tensor(rng.standard_normal((rows, 3)), requires_grad=True)
+    hidden = torch.tensor(rng.standard_normal((rows, features)), requires_grad=True)
+    log_std = torch.tensor(rng.standard_normal((features, 3)) - 1.0, requires_grad=True)
+    action, by_log_prob = rng.standard_normal((rows, 3)), rng.standard_normal(rows)
+    log_prob, entropy = head.log_prob_and_entropy(means, torch.as_tensor(action), None, (hidden, log_std))
+    sigma = torch.sqrt(hidden.detach().square() @ torch.exp(log_std.detach()).square() + 1e-6)
+    normal = torch.distributions.Normal(means.detach(), sigma)
+    np.testing.assert_allclose(log_prob.detach(), normal.log_prob(torch.as_tensor(action)).sum(dim=1), rtol=1e-9)
+    np.testing.assert_allclose(entropy.detach(), normal.entropy().sum(dim=1), rtol=1e-9)
+
+    spread = (hidden.detach().numpy(), log_std.detach().numpy())
+    mine, my_entropy, kept = head.evaluate(means.detach().numpy(), action, spread)
+    np.testing.assert_allclose(mine, log_prob.detach(), rtol=1e-9)
+    np.testing.assert_allclose(my_entropy, entropy.detach(), rtol=1e-9)
+    ((torch.as_tensor(by_log_prob) * log_prob).sum() + 0.3 * entropy.sum()).backward()
+    slope, spread_slope = head.gradient(kept, by_log_prob, 0.3)
+    np.testing.assert_allclose(slope, means.grad, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(spread_slope, log_std.grad, rtol=1e-7, atol=1e-9)
+    assert hidden.grad is None  # as in the authors' code: the noise does not shape the features
+
+
+def test_noise_by_state_has_the_deviation_it_claims_and_lasts_a_rollout():
+    head = StateGaussian(action_spec(SPACES["continuous"]), 6)
+    rng = np.random.default_rng(0)
+    noise = head.noise(rng, 4, 20_000)
+    assert noise.shape == (4, 20_000, 6, 3) and (noise[0] == noise[3]).all()
+    shorter = StateGaussian(action_spec(SPACES["continuous"]), 6, every=2).noise(rng, 5, 3)
+    assert [bool((shorter[t] == shorter[t - 1]).all()) for t in range(1, 5)] == [True, False, True, False]
+    features, log_std = rng.standard_normal(6).astype(np.float32), rng.standard_normal((6, 3)).astype(np.float32)
+    means = np.full((20_000, 3), 2.0, np.float32)
+    spread = (np.broadcast_to(features, (20_000, 6)), log_std)
+    action = head.choose(means, noise[1], spread)
+    expected = np.sqrt(np.square(features) @ np.exp(2 * log_std))
+    np.testing.assert_allclose(action.std(axis=0), expected, rtol=0.03)
+    np.testing.assert_array_equal(head.choose(means, noise[2], spread), action)
+    np.testing.assert_array_equal(head.choose(means, None, None), means)
+
+
+@settings(max_examples=25, deadline=None)
 @given(
     rows=st.integers(1, 30),
     loss=st.sampled_from(["huber", "squared"]),
@@ -125,21 +169,31 @@ def make_rollout(space, obs_size=5, steps=7, rows=3, seed=0, mask=None):
     }
 
 
-@pytest.mark.parametrize("kind", sorted(SPACES))
+@pytest.mark.parametrize("kind", [*sorted(SPACES), "continuous, noise by state"])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("name", ["ppo", "a2c"])
 def test_both_paths_make_the_same_steps(kind, activation, name):
-    space = SPACES[kind]
+    space, state_noise = SPACES[kind.partition(",")[0]], "noise" in kind
     cls, own = {
         "ppo": (PPO, PPOSettings(minibatch=8, epochs=2, entropy_weight=0.01, rollout=7)),
         "a2c": (A2C, A2CSettings(entropy_weight=0.01)),
     }[name]
     obs_space = spaces.Box(-9, 9, (5,), np.float32)
     pair = [
-        cls(obs_space, space, own, ModelSettings(hidden=(40, 33), activation=activation, fused=fused))
+        cls(
+            obs_space,
+            space,
+            own,
+            ModelSettings(hidden=(40, 33), activation=activation, fused=fused, state_noise=state_noise),
+        )
         for fused in (True, False)
     ]
     assert [one.path.split()[0] for one in pair] == ["fused", "torch"]
+    if state_noise:
+        assert pair[0].weights()["log_std"].shape == (33, 3)
+        obs = np.random.default_rng(1).standard_normal((6, 5)).astype(np.float32)
+        one, other = (agent.act(obs, explore=True, rng=np.random.default_rng(2)).action for agent in pair)
+        np.testing.assert_allclose(one, other, atol=1e-5)
     for seed in range(3):
         results = [one.learn(make_rollout(space, seed=seed))[0] for one in pair]
         for key in results[0]:
@@ -197,7 +251,7 @@ def test_targets_bootstrap_unless_terminated_and_obey_masks():
 def test_truncation_bootstraps_and_termination_does_not():
     ppo = PPO(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), PPOSettings(gamma=0.9, gae_lambda=0.7))
     rollout = make_rollout(spaces.Discrete(4))
-    data = ppo.prepare(rollout, 0.9, 0.7)
+    data = ppo.prepare(rollout)
     advantage = data.advantage.reshape(7, 3)
     value = data.value.reshape(7, 3)
     at_truncation = rollout["reward"][3, 1] + 0.9 * ppo.values(rollout["final_obs"])[0] - value[3, 1]

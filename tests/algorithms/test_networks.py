@@ -9,7 +9,6 @@ from gymnasium import spaces
 from torch import nn
 
 from operant.algorithms import A2C, DQN, PPO, PPOSettings
-from operant.algorithms.returns import n_step_returns
 from operant.errors import UsageError
 from operant.models import ModelSettings
 
@@ -82,6 +81,25 @@ def test_networks_are_built_from_any_space(space):
     assert out.action.shape == (3,)
 
 
+def test_a_dict_of_rows_takes_the_fast_path_and_learns_the_same():
+    space = spaces.Dict({"speed": ROW, "gear": spaces.Discrete(3), "inner": spaces.Dict({"x": ROW})})
+    fused, by_torch = (PPO(space, spaces.Discrete(2), model=ModelSettings(fused=fused), seed=3) for fused in (1, 0))
+    assert fused.path.startswith("fused") and by_torch.path.startswith("torch")
+    row = fused.adapter.adapt(batch_of(space, 5, np.random.default_rng(0)))
+    assert row.shape == (5, 4 + 3 + 4) and row.dtype == np.float32
+    for agent in (fused, by_torch):
+        learn_once(agent, space)
+    np.testing.assert_allclose(fused.flat.array, by_torch.flat.array, atol=1e-5)
+    assert PPO(DICT, spaces.Discrete(2)).path.startswith("torch")  # one entry is a picture
+    masked = spaces.Dict({"observation": ROW, "action_mask": spaces.MultiBinary(2)})
+    agent = DQN(masked, spaces.Discrete(2))
+    assert agent.path.startswith("fused")
+    mask = np.array([[True, False], [False, True]])
+    obs = {"observation": np.zeros((2, 4), np.float32), "action_mask": mask}
+    out = agent.act(obs, mask=agent.adapter.mask(obs, None), explore=False, rng=np.random.default_rng(0))
+    assert out.action.tolist() == [0, 1]
+
+
 def test_a_dict_observation_is_matched_to_forward_by_name():
     agent = A2C(DICT, spaces.Discrete(2), model=ModelSettings(network=ByName))
     learn_once(agent, DICT)
@@ -126,15 +144,19 @@ def test_a_model_that_cannot_be_had_is_a_sentence(model, message):
         DQN(ROW, spaces.Discrete(2), model=model)
 
 
+@pytest.mark.parametrize(
+    ("actions", "model", "message"),
+    [
+        (spaces.Discrete(2), {}, "continuous actions"),
+        (ROW, {"network": Own}, "a chain of layers"),
+        (ROW, {"actor": Own, "critic": nn.Linear(4, 1)}, "Linear layer at its end"),
+    ],
+)
+def test_noise_by_state_needs_a_last_hidden_layer(actions, model, message):
+    with pytest.raises(UsageError, match=message):
+        PPO(ROW, actions, model=ModelSettings(state_noise=True, **model))
+
+
 def test_dqn_refuses_continuous_actions():
     with pytest.raises(UsageError, match="PPO and A2C"):
         DQN(ROW, ROW)
-
-
-def test_n_step_returns_stop_at_the_end_of_an_episode():
-    reward = np.array([[1.0], [2.0], [4.0], [8.0]])
-    done = np.array([[False], [True], [False], [False]])
-    total, count, ended = n_step_returns(reward, done, np.zeros_like(done), 0.5, 3)
-    assert total[:, 0].tolist() == [2.0, 2.0, 8.0, 8.0]
-    assert count[:, 0].tolist() == [2, 1, 2, 1]
-    assert ended[:, 0].tolist() == [True, True, False, False]

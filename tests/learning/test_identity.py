@@ -85,6 +85,14 @@ def test_the_seed_decides_everything(root, algorithm):
     assert any((value != other[name]).any() for name, value in one.items())
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "steps"), [(PPO, 16_000), (A2C, 24_000)], ids=lambda one: one["name"] if isinstance(one, dict) else ""
+)
+def test_it_learns_with_noise_by_state(root, algorithm, steps):
+    result = train(config("ContinuousIdentity", algorithm, steps, state_noise=True, log_std=-1.0), root=root)
+    assert result.final_return >= -1.0
+
+
 @pytest.mark.parametrize("algorithm", [PPO, A2C, DQN], ids=lambda one: one["name"])
 def test_the_torch_path_learns_as_well(root, algorithm):
     result = train(config("DiscreteIdentity", algorithm, 6_000, fused=False), root=root)

@@ -30,6 +30,49 @@ def test_train_resume_and_view(here, capsys):
     assert "frames" in capsys.readouterr().out
 
 
+@pytest.fixture
+def screen(monkeypatch):
+    """A screen that SDL only pretends to have; what is drawn on it, by size."""
+    import pygame
+
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setenv("DISPLAY", ":99")
+    drawn = []
+    flip = pygame.display.flip
+    monkeypatch.setattr(pygame.display, "flip", lambda: drawn.append(pygame.display.get_surface().get_size()) or flip())
+    return drawn
+
+
+def returns_told(out):
+    return out.partition("returns here: ")[2].partition("\n")[0]
+
+
+def test_a_window_where_there_is_a_screen(here, screen, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert main(["train", "cartpole-a2c", "total_steps=400", "env.arguments.max_episode_steps=20", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["view", "last", "--episodes", "2", "--seed", "3"]) == 0
+    in_window = capsys.readouterr().out
+    assert len(screen) > 10 and set(screen) == {(600, 400)}
+    assert not list(here.glob(".operant/runs/*/view.gif"))
+    count = len(screen)
+    assert main(["view", "last", "--episodes", "2", "--seed", "3", "--no-window"]) == 0
+    in_file = capsys.readouterr().out
+    assert returns_told(in_window) == returns_told(in_file) != ""
+    assert len(screen) == count and list(here.glob(".operant/runs/*/view.gif"))
+
+
+def test_where_no_window_can_be_a_gif_is_made(here, screen, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    env = "env.id=operant.envs.identity:DiscreteIdentity"
+    assert main(["train", "cartpole-a2c", "total_steps=80", env, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["view", "last"]) == 1  # nor has this one pictures
+    out = capsys.readouterr()
+    assert "a GIF instead" in out.out and "picture" in out.err
+    assert not screen
+
+
 def test_several_seeds_give_one_figure(here, capsys):
     assert main(["train", "cartpole-ppo", *SMALL, "--seeds", "0..1", "--workers", "1"]) == 0
     out = capsys.readouterr().out

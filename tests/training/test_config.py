@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -103,14 +104,85 @@ def test_the_config_file_of_the_document_is_understood(tmp_path):
     assert (config.evaluation.stop_value, config.evaluation.episodes) == (195, 5)
 
 
-def test_the_dialect_goes_both_ways():
-    main, create = to_di_engine(load_config("cartpole-dqn").to_mapping())
+@pytest.mark.parametrize("name", sorted(list_presets()))
+def test_the_dialect_goes_both_ways(name):
+    """Every setting that both know comes back as it was; what DI-engine cannot say is listed here."""
+    config = load_config(name, ["evaluation.every=40960", "env.num_envs=8", "evaluation.num_envs=4"])
+    main, create = to_di_engine(config.to_mapping())
     again = load_config({"main_config": main, "create_config": create})
-    expected = load_config("cartpole-dqn")
-    for name in ("gamma", "batch", "learning_rate", "buffer", "train_every", "updates", "n_step", "dueling"):
-        assert getattr(again.algorithm_settings, name) == getattr(expected.algorithm_settings, name), name
-    with pytest.raises(UsageError, match="no counterpart"):
-        from_di_engine({"policy": {"lern": {"batch_size": 3}}}, {"env": {"type": "cartpole"}})
+    unsaid = {
+        "dqn": {"double", "exploration_fraction", "exploration_steps", "learning_starts"},
+        "ppo": {"anneal_learning_rate", "anneal_clip", "optimizer_eps"},
+        "a2c": {"anneal_learning_rate", "optimizer"},
+    }[config.algorithm["name"]]
+    for one in dataclasses.fields(config.algorithm_settings):
+        if one.name not in unsaid:
+            expected = getattr(config.algorithm_settings, one.name)
+            if one.name == "updates" and expected == 0:  # as many as environment steps
+                expected = config.algorithm_settings.train_every
+            assert getattr(again.algorithm_settings, one.name) == expected, one.name
+    assert (again.model.hidden, again.env.num_envs) == (config.model.hidden, 8)
+    assert (again.name, again.env.id) == (config.name, config.env.id)
+    judged = ("episodes", "num_envs", "stop_value")
+    assert all(getattr(again.evaluation, one) == getattr(config.evaluation, one) for one in judged)
+    assert again.evaluation.every == pytest.approx(40960, rel=0.01)  # whole iterations of theirs
+
+
+PPO_DOCUMENT = {
+    "exp_name": "cartpole_ppo",
+    "env": {"collector_env_num": 8, "evaluator_env_num": 5, "n_evaluator_episode": 5, "stop_value": 195},
+    "policy": {
+        "cuda": False,
+        "action_space": "discrete",
+        "model": {"obs_shape": 4, "encoder_hidden_size_list": [64, 64], "actor_head_hidden_size": 128},
+        "learn": {"epoch_per_collect": 2, "batch_size": 64, "learning_rate": 0.001, "entropy_weight": 0.01},
+        "collect": {"n_sample": 256, "unroll_len": 1, "discount_factor": 0.9, "gae_lambda": 0.95},
+        "eval": {"evaluator": {"eval_freq": 100}},
+    },
+}
+
+
+def test_configs_of_its_on_policy_algorithms_are_understood():
+    env = {"type": "cartpole"}
+    ppo = load_config({"main_config": PPO_DOCUMENT, "create_config": {"env": env, "policy": {"type": "ppo"}}})
+    settings = ppo.algorithm_settings
+    assert (settings.rollout, settings.minibatch, settings.epochs, settings.gamma) == (32, 64, 2, 0.9)
+    assert (ppo.model.hidden, ppo.model.orthogonal) == ((64, 64, 128), True)
+    assert ppo.evaluation.every == 100 // (2 * 4) * 256 + 128  # 12.5 rollouts of eight gradient steps
+
+    learn = {"batch_size": 40, "learning_rate": 0.002, "betas": [0.9, 0.999]}
+    policy = {"learn": learn, "collect": {"n_sample": 80}, "eval": {"evaluator": {"eval_freq": 50}}}
+    main = {**PPO_DOCUMENT, "policy": policy}
+    a2c = load_config({"main_config": main, "create_config": {"env": env, "policy": {"type": "a2c"}}})
+    settings = a2c.algorithm_settings
+    assert (settings.rollout, settings.learning_rate, settings.entropy_weight) == (10, 0.002, 0.01)
+    assert (settings.gamma, settings.gae_lambda, settings.optimizer) == (0.9, 0.95, "adam")
+    assert a2c.evaluation.every == 50 * 80
+
+
+@pytest.mark.parametrize(
+    ("main", "kind", "message"),
+    [
+        ({"policy": {"lern": {"batch_size": 3}}}, "dqn", "no counterpart"),
+        ({"policy": {"learn": {"clip_rato": 3}, "collect": {"n_sample": 8}}}, "ppo", "did you mean"),
+        ({"policy": {"learn": {"clip_ratio": 0.2}, "collect": {"n_sample": 8}}}, "a2c", "no counterpart"),
+        ({"policy": {}}, "ppo", "n_sample is missing"),
+        ({"policy": {}}, "pppo", "did you mean 'ppo'"),
+        (
+            {
+                "policy": {
+                    "model": {"actor_head_hidden_size": 3, "critic_head_hidden_size": 4},
+                    "collect": {"n_sample": 8},
+                }
+            },
+            "ppo",
+            "differ",
+        ),
+    ],
+)
+def test_what_the_dialect_cannot_say_is_an_error(main, kind, message):
+    with pytest.raises(UsageError, match=message):
+        from_di_engine(main, {"env": {"type": "cartpole"}, "policy": {"type": kind}})
 
 
 def test_a_preset_can_be_copied_out_once(tmp_path):

@@ -83,14 +83,14 @@ def assert_same(one, other, path=""):
         + ("-gymnasium" if one.get("wrappers") else "")
     ),
 )
-def test_resumed_equals_uninterrupted(root, algorithm, env):
+def test_resumed_equals_uninterrupted(root, algorithm, env, **model):
     if env is HOPPER and not all(importlib.util.find_spec(name) for name in ("mujoco", "imageio")):
         pytest.skip("Gymnasium's MuJoCo tasks need mujoco and imageio")
     config = {
         "total_steps": 640,
         "env": env,
         "algorithm": algorithm,
-        "model": {"hidden": [16], "activation": "relu" if algorithm["name"] == "dqn" else "tanh"},
+        "model": {"hidden": [16], "activation": "relu" if algorithm["name"] == "dqn" else "tanh", **model},
         "evaluation": {"every": 200, "episodes": 2},
         "checkpoint": {"every": 150},
     }
@@ -115,6 +115,11 @@ def test_resumed_equals_uninterrupted(root, algorithm, env):
     assert whole.evaluations == resumed.evaluations
     history = Run.open(resumed.run_id, root).scalars("evaluation/return")
     assert list(history["step"]) == [step for step, _ in whole.evaluations]
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+def test_noise_by_state_is_resumed_too(root, algorithm):
+    test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
 
 class Unsavable:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -81,6 +84,20 @@ def test_serial_pipeline_runs_the_pair(root):
     run = Run.open(result.run_id, root)
     assert run.name == "cartpole_dqn"
     assert np.isfinite(result.best_return)
+    found = pickle.loads(Path("cartpole_dqn/result.pkl").read_bytes())
+    assert (found["env_step"], found["eval_value"], found["stop"]) == (800, result.final_return, False)
+    assert found["train_iter"] == result.train_iter == 2 * (800 // 8 - 12)  # from step 100 on, two for each 8 steps
+
+
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_serial_pipeline_takes_on_policy_configs(root, kind):
+    policy = {"model": {"encoder_hidden_size_list": [16]}, "collect": {"n_sample": 32}}
+    main = {"env": {"collector_env_num": 4, "n_evaluator_episode": 2}, "policy": policy}
+    result = serial_pipeline((main, {**CREATE, "policy": {"type": kind}}), max_env_step=320, root=root)
+    assert (result.steps, result.train_iter) == (320, 10)
+    assert not list(Path().glob("*/result.pkl"))  # no exp_name, so no folder of that name
+    with pytest.raises(UsageError, match="takes a config of a dqn"):
+        DQNPolicy(main, {**CREATE, "policy": {"type": kind}}, make_envs(MAIN, CREATE)[0])
 
 
 def test_the_config_of_the_document_reaches_its_stop_value(root):

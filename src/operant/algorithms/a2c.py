@@ -9,9 +9,7 @@ import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.on_policy import OnPolicy, explained_variance
-from operant.algorithms.ppo import normalized
-from operant.errors import UsageError
+from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
 from operant.models.settings import ModelSettings
 from operant.settings import setting
 
@@ -22,24 +20,14 @@ __all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
 
 
 @dataclass(frozen=True)
-class A2CSettings:
-    """Settings of A2C."""
+class A2CSettings(OnPolicySettings):
+    """Settings of A2C; the defaults are those of the paper's code."""
 
     rollout: int = setting(5, "steps of each environment before an update")
-    gamma: float = setting(0.99, "discount")
     gae_lambda: float = setting(1.0, "λ of generalised advantage estimation; 1 is the n-step return of the paper")
     learning_rate: float = setting(7e-4, "step size")
-    anneal_learning_rate: bool = setting(False, "let the learning rate fall to zero over the training")
-    entropy_weight: float = setting(0.0, "weight of the entropy bonus")
-    value_weight: float = setting(0.5, "weight of the squared error of the value")
-    max_gradient_norm: float = setting(0.5, "limit of the norm of the gradient")
     normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
     optimizer: str = setting("rmsprop", "rmsprop (as published) or adam")
-    optimizer_eps: float = setting(1e-5, "ε of the optimizer")
-
-    def __post_init__(self) -> None:
-        if self.rollout < 1:
-            raise UsageError("A2C needs rollout ≥ 1")
 
 
 def a2c_loss(
@@ -70,6 +58,8 @@ def a2c_slopes(value: Array, *, advantage: Array, target: Array, value_weight: f
 class A2C(OnPolicy):
     """One gradient step for each rollout."""
 
+    settings: A2CSettings
+
     def __init__(
         self,
         observation_space: Space[Any],
@@ -78,25 +68,12 @@ class A2C(OnPolicy):
         model: ModelSettings | None = None,
         seed: int = 0,
     ) -> None:
-        self.settings = settings or A2CSettings()
-        super().__init__(
-            observation_space,
-            action_space,
-            model or ModelSettings(),
-            seed,
-            optimizer=self.settings.optimizer,
-            optimizer_eps=self.settings.optimizer_eps,
-        )
-
-    @property
-    def learning_rate(self) -> float:
-        left = 1.0 - self.progress if self.settings.anneal_learning_rate else 1.0
-        return self.settings.learning_rate * left
+        super().__init__(observation_space, action_space, settings or A2CSettings(), model or ModelSettings(), seed)
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""
         settings = self.settings
-        data = self.prepare(batch, settings.gamma, settings.gae_lambda, with_log_prob=False)
+        data = self.prepare(batch, with_log_prob=False)
         if settings.normalize_advantage and len(data) > 1:
             data.advantage = normalized(data.advantage)
         if self._actor is None or self._critic is None:
@@ -116,7 +93,7 @@ class A2C(OnPolicy):
         else:
             output = self.head.mask(self._actor.forward(data.obs), data.mask)
             log_prob, entropy, kept = self.head.evaluate(
-                output, data.action, self._log_std, self.measure or settings.entropy_weight != 0.0
+                output, data.action, self.spread(data.obs, 0), self.measure or settings.entropy_weight != 0.0
             )
             value = self._critic.forward(data.obs)[:, 0]
             log_prob_slope, value_slope = a2c_slopes(

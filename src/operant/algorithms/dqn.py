@@ -110,7 +110,7 @@ class DQN:
     ) -> None:
         self.settings = settings or DQNSettings()
         model = model or ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
-        self.adapter = ObservationAdapter(observation_space)
+        self.adapter = ObservationAdapter(observation_space, as_row=not model.has_own_modules)
         self.actions = action_spec(action_space)
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")

@@ -17,7 +17,7 @@ from operant.models.spaces import ActionSpec
 __all__ = ["Categorical", "Gaussian", "Head", "make_head"]
 
 _MASKED = -1e8
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Categorical:
@@ -116,7 +116,7 @@ class Gaussian:
             raise ValueError("continuous actions cannot be masked")
         return means
 
-    def choose(self, means: Array, noise: Array | None, log_std: Array) -> Array:
+    def choose(self, means: Array, noise: Array | None, log_std: Any) -> Array:
         return means.copy() if noise is None else means + np.exp(log_std) * noise
 
     def to_env(self, action: Array) -> Array:
@@ -125,13 +125,12 @@ class Gaussian:
 
     # -- closed form -------------------------------------------------------------------------------------------------
     def evaluate(
-        self, means: Array, actions: Array, log_std: Array | None, with_entropy: bool = True
+        self, means: Array, actions: Array, log_std: Any, with_entropy: bool = True
     ) -> tuple[Array, Array, Any]:
-        assert log_std is not None
         inverse = np.exp(-log_std)
         scaled = (actions - means) * inverse
-        log_prob = -0.5 * np.einsum("ij,ij->i", scaled, scaled) - (log_std.sum() + self._size * _HALF_LOG_2PI)
-        entropy = log_std.sum() + self._size * (0.5 + _HALF_LOG_2PI)
+        log_prob = -0.5 * np.einsum("ij,ij->i", scaled, scaled) - (log_std.sum() + self._size * HALF_LOG_2PI)
+        entropy = log_std.sum() + self._size * (0.5 + HALF_LOG_2PI)
         return log_prob, np.asarray(entropy, means.dtype), (scaled, inverse)
 
     def gradient(self, kept: Any, log_prob_slope: Array, entropy_slope: float) -> tuple[Array, Array | None]:
@@ -143,12 +142,11 @@ class Gaussian:
 
     # -- torch -------------------------------------------------------------------------------------------------------
     def log_prob_and_entropy(
-        self, means: torch.Tensor, actions: torch.Tensor, _mask: torch.Tensor | None, log_std: torch.Tensor | None
+        self, means: torch.Tensor, actions: torch.Tensor, _mask: torch.Tensor | None, log_std: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        assert log_std is not None
         scaled = (actions - means) * torch.exp(-log_std)
-        log_prob = -0.5 * scaled.square().sum(dim=1) - log_std.sum() - self._size * _HALF_LOG_2PI
-        entropy = (log_std.sum() + self._size * (0.5 + _HALF_LOG_2PI)).expand(len(means))
+        log_prob = -0.5 * scaled.square().sum(dim=1) - log_std.sum() - self._size * HALF_LOG_2PI
+        entropy = (log_std.sum() + self._size * (0.5 + HALF_LOG_2PI)).expand(len(means))
         return log_prob, entropy
 
 

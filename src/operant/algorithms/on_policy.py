@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +11,44 @@ from torch import nn
 
 from operant.algorithms.contracts import ActOut, Array, DataSpec
 from operant.algorithms.errors import DivergedError
-from operant.algorithms.heads import Gaussian, make_head
+from operant.algorithms.heads import Gaussian, Head, make_head
 from operant.algorithms.returns import advantages
+from operant.algorithms.state_noise import StateGaussian
+from operant.data.trees import tree_map
+from operant.errors import UsageError
 from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
 from operant.models.observations import ObservationAdapter, to_tensors
 from operant.models.settings import ModelSettings
 from operant.models.spaces import action_spec
+from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
 
-__all__ = ["OnPolicy", "Prepared", "explained_variance", "tree_map"]
+__all__ = ["OnPolicy", "OnPolicySettings", "Prepared", "explained_variance", "normalized"]
 
 
-def tree_map(fn: Callable[[Any], Any], tree: Any) -> Any:
-    return {key: tree_map(fn, value) for key, value in tree.items()} if isinstance(tree, dict) else fn(tree)
+@dataclass(frozen=True)
+class OnPolicySettings:
+    """What all algorithms that learn from rollouts have; each has defaults of its own."""
+
+    rollout: int = setting(2048, "steps of each environment before an update")
+    gamma: float = setting(0.99, "discount")
+    gae_lambda: float = setting(0.95, "λ of generalised advantage estimation")
+    learning_rate: float = setting(3e-4, "step size")
+    anneal_learning_rate: bool = setting(False, "let the learning rate fall to zero over the training")
+    entropy_weight: float = setting(0.0, "weight of the entropy bonus")
+    value_weight: float = setting(0.5, "weight of the squared error of the value")
+    max_gradient_norm: float = setting(0.5, "limit of the norm of the gradient")
+    normalize_advantage: bool = setting(True, "scale the advantages of each minibatch to mean 0 and deviation 1")
+    optimizer: str = setting("adam", "adam or rmsprop")
+    optimizer_eps: float = setting(1e-5, "ε of the optimizer")
+
+    def __post_init__(self) -> None:
+        if self.rollout < 1:
+            raise UsageError(f"algorithm.rollout is {self.rollout}; it must be at least 1")
 
 
 @dataclass
@@ -72,20 +92,22 @@ class OnPolicy:
         self,
         observation_space: Space[Any],
         action_space: Space[Any],
+        settings: OnPolicySettings,
         model: ModelSettings,
         seed: int,
-        *,
-        optimizer: str,
-        optimizer_eps: float,
     ) -> None:
-        self.adapter = ObservationAdapter(observation_space)
+        self.settings = settings
+        self.adapter = ObservationAdapter(observation_space, as_row=not model.has_own_modules)
         self.actions = action_spec(action_space)
-        self.head = make_head(self.actions)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
+        self.head: Head = make_head(self.actions)
+        if model.state_noise:
+            assert self.network.log_std is not None
+            self.head = StateGaussian(self.actions, len(self.network.log_std), model.state_noise_steps)
         self.flat = FlatParameters(self.network)
-        self.optimizer = make_optimizer(optimizer, self.flat, optimizer_eps)
+        self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.rng = np.random.default_rng([seed, 1])
         self.progress = 0.0
         self.measure = True
@@ -104,6 +126,12 @@ class OnPolicy:
     @property
     def path(self) -> str:
         return "fused (closed-form gradients)" if self._actor is not None else "torch (autograd)"
+
+    @property
+    def learning_rate(self) -> float:
+        """The step size now."""
+        left = 1.0 - self.progress if self.settings.anneal_learning_rate else 1.0
+        return self.settings.learning_rate * left
 
     def set_progress(self, steps: int, total_steps: int) -> None:
         self.progress = min(1.0, steps / max(1, total_steps))
@@ -125,12 +153,20 @@ class OnPolicy:
             out: Array = self.network(to_tensors(obs))[1].numpy()
         return out
 
+    def spread(self, obs: Any, slot: int = 1) -> Any:
+        """What the head of continuous actions takes for their spread, after a forward pass of the same observations."""
+        if not isinstance(self.head, StateGaussian):
+            return self._log_std
+        if self._actor is not None:
+            return self._actor.hidden(len(obs), slot), self._log_std
+        with torch.no_grad():
+            return self.network.policy_features(to_tensors(obs)).numpy(), self._log_std
+
     def draw(self, obs: Any, noise: Array | None, mask: Array | None = None) -> tuple[Array, Array]:
         """Actions for adapted observations: as the environment takes them, and as they are learned from."""
         output = self.head.mask(self.policy_output(obs), mask)
         if isinstance(self.head, Gaussian):
-            assert self._log_std is not None
-            action = self.head.choose(output, noise, self._log_std)
+            action = self.head.choose(output, noise, None if noise is None else self.spread(obs))
             return self.head.to_env(action), action
         action = self.head.choose(output, noise)
         return action, action
@@ -146,7 +182,7 @@ class OnPolicy:
         return ActOut(for_env, None, {"action": stored})
 
     # -- learning ----------------------------------------------------------------------------------------------------
-    def prepare(self, batch: Any, gamma: float, lam: float, with_log_prob: bool = True) -> Prepared:
+    def prepare(self, batch: Any, with_log_prob: bool = True) -> Prepared:
         """Values, advantages and (for ratios) log-probabilities under the policy as it is before the update."""
         reward = np.asarray(batch["reward"])
         steps, rows = reward.shape
@@ -157,7 +193,13 @@ class OnPolicy:
             next_value.reshape(-1)[batch["final_at"]] = self.values(batch["final_obs"])
         value = value[:-1]
         advantage = advantages(
-            reward, batch["terminated"], batch["truncated"], value, next_value, gamma=gamma, lam=lam
+            reward,
+            batch["terminated"],
+            batch["truncated"],
+            value,
+            next_value,
+            gamma=self.settings.gamma,
+            lam=self.settings.gae_lambda,
         ).reshape(-1)
         value = value.reshape(-1)
         obs = tree_map(lambda part: part[: steps * rows], flat_obs)
@@ -166,9 +208,8 @@ class OnPolicy:
         mask = None if mask is None else mask.reshape(steps * rows, -1)
         log_prob = value
         if with_log_prob:
-            log_prob, _, _ = self.head.evaluate(
-                self.head.mask(self.policy_output(obs), mask), action, self._log_std, False
-            )
+            output = self.head.mask(self.policy_output(obs), mask)
+            log_prob, _, _ = self.head.evaluate(output, action, self.spread(obs), False)
         return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value)
 
     def apply_gradient(self, limit: float, rate: float) -> float:
@@ -181,11 +222,13 @@ class OnPolicy:
 
     def torch_forward(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities, entropies and values of rows, with autograd."""
-        policy, value = self.network(to_tensors(part.obs))
+        obs = to_tensors(part.obs)
+        policy, value = self.network(obs)
         mask = None if part.mask is None else torch.from_numpy(part.mask)
-        log_prob, entropy = self.head.log_prob_and_entropy(
-            policy, torch.from_numpy(part.action), mask, self.network.log_std
-        )
+        spread: Any = self.network.log_std
+        if isinstance(self.head, StateGaussian):
+            spread = (self.network.policy_features(obs), spread)
+        log_prob, entropy = self.head.log_prob_and_entropy(policy, torch.from_numpy(part.action), mask, spread)
         return log_prob, entropy, value
 
     def fused_backward(self, kept: Any, log_prob_slope: Array, entropy_slope: float, value_slope: Array) -> None:
@@ -223,3 +266,11 @@ def explained_variance(value: Array, target: Array) -> float:
     """How much of the returns the value function explains: 1 all, 0 nothing, below 0 worse than their mean."""
     spread = float(np.var(target))
     return float("nan") if spread == 0.0 else 1.0 - float(np.var(target - value)) / spread
+
+
+def normalized(advantage: Array) -> Array:
+    """Mean 0 and deviation 1."""
+    centred: Array = advantage - advantage.mean()
+    deviation = np.sqrt(np.dot(centred, centred) / (len(centred) - 1)) + np.float32(1e-8)
+    centred /= deviation
+    return centred

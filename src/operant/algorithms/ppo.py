@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance
+from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, Prepared, explained_variance, normalized
 from operant.errors import UsageError
 from operant.models.settings import ModelSettings
 from operant.settings import setting
@@ -21,29 +21,19 @@ __all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
 
 
 @dataclass(frozen=True)
-class PPOSettings:
+class PPOSettings(OnPolicySettings):
     """Settings of PPO; the defaults are those of the original code for continuous control."""
 
-    rollout: int = setting(2048, "steps of each environment before an update")
     minibatch: int = setting(64, "rows of one gradient step")
     epochs: int = setting(10, "passes over a rollout")
-    gamma: float = setting(0.99, "discount")
-    gae_lambda: float = setting(0.95, "λ of generalised advantage estimation")
-    learning_rate: float = setting(3e-4, "step size of Adam")
-    anneal_learning_rate: bool = setting(False, "let the learning rate fall to zero over the training")
     clip: float = setting(0.2, "ε: how far the probability ratio may move")
     anneal_clip: bool = setting(False, "let ε fall to zero over the training")
-    entropy_weight: float = setting(0.0, "weight of the entropy bonus")
-    value_weight: float = setting(0.5, "weight of the squared error of the value")
-    max_gradient_norm: float = setting(0.5, "limit of the norm of the gradient")
-    normalize_advantage: bool = setting(True, "scale the advantages of each minibatch to mean 0 and deviation 1")
     target_kl: float | None = setting(None, "end the epochs early when the policy has moved this far")
-    optimizer: str = setting("adam", "adam or rmsprop")
-    optimizer_eps: float = setting(1e-5, "ε of the optimizer")
 
     def __post_init__(self) -> None:
-        if self.minibatch < 2 or self.rollout < 1 or self.epochs < 1:
-            raise UsageError("PPO needs rollout ≥ 1, epochs ≥ 1 and minibatch ≥ 2")
+        super().__post_init__()
+        if self.minibatch < 2 or self.epochs < 1:
+            raise UsageError("PPO needs epochs ≥ 1 and minibatch ≥ 2")
 
 
 def ppo_loss(
@@ -92,15 +82,10 @@ def ppo_slopes(
     return weighted, value_slope, ratio
 
 
-def normalized(advantage: Array) -> Array:
-    centred: Array = advantage - advantage.mean()
-    deviation = np.sqrt(np.dot(centred, centred) / (len(centred) - 1)) + np.float32(1e-8)
-    centred /= deviation
-    return centred
-
-
 class PPO(OnPolicy):
     """Learns from each rollout for several epochs, with the policy kept close to the one that acted."""
+
+    settings: PPOSettings
 
     def __init__(
         self,
@@ -110,20 +95,7 @@ class PPO(OnPolicy):
         model: ModelSettings | None = None,
         seed: int = 0,
     ) -> None:
-        self.settings = settings or PPOSettings()
-        super().__init__(
-            observation_space,
-            action_space,
-            model or ModelSettings(),
-            seed,
-            optimizer=self.settings.optimizer,
-            optimizer_eps=self.settings.optimizer_eps,
-        )
-
-    @property
-    def learning_rate(self) -> float:
-        left = 1.0 - self.progress if self.settings.anneal_learning_rate else 1.0
-        return self.settings.learning_rate * left
+        super().__init__(observation_space, action_space, settings or PPOSettings(), model or ModelSettings(), seed)
 
     @property
     def clip(self) -> float:
@@ -132,7 +104,7 @@ class PPO(OnPolicy):
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""
         settings = self.settings
-        data = self.prepare(batch, settings.gamma, settings.gae_lambda)
+        data = self.prepare(batch)
         rows = len(data)
         target, value = data.target, data.value
         whole = settings.minibatch >= rows
@@ -184,7 +156,7 @@ class PPO(OnPolicy):
         else:
             output = self.head.mask(self._actor.forward(part.obs), part.mask)
             with_entropy = measure or settings.entropy_weight != 0.0
-            log_prob, entropy, kept = self.head.evaluate(output, part.action, self._log_std, with_entropy)
+            log_prob, entropy, kept = self.head.evaluate(output, part.action, self.spread(part.obs, 0), with_entropy)
             value = self._critic.forward(part.obs)[:, 0]
             log_prob_slope, value_slope, ratio = ppo_slopes(
                 log_prob,

@@ -1,4 +1,4 @@
-"""Returns and advantages of a rollout, as loops over time with whole rows of environments."""
+"""Advantages of a rollout, as loops over time with whole rows of environments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from operant.algorithms.contracts import Array
 
-__all__ = ["advantages", "n_step_returns"]
+__all__ = ["advantages"]
 
 
 def advantages(
@@ -32,30 +32,3 @@ def advantages(
         running = delta[t] + carry[t] * running
         result[t] = running
     return result
-
-
-def n_step_returns(
-    reward: Array, terminated: Array, truncated: Array, gamma: float, steps: int
-) -> tuple[Array, Array, Array]:
-    """Sums of up to `steps` discounted rewards from each step of [T, N] arrays, not beyond the end of an episode.
-
-    Returns the sums, how many steps each covers, and whether the last one covered terminated; the value to
-    bootstrap from is that of the state the last covered step led to, discounted by ``gamma ** count``.
-    """
-    length = len(reward)
-    total = np.zeros_like(reward)
-    count = np.zeros(reward.shape, np.int64)
-    ended = np.zeros(reward.shape, bool)
-    going = np.ones(reward.shape, bool)
-    done = terminated | truncated
-    for k in range(steps):
-        valid = going.copy()
-        valid[max(0, length - k) :] = False
-        rows = np.nonzero(valid)
-        source = (rows[0] + k, rows[1])
-        total[rows] += gamma**k * reward[source]
-        count[rows] += 1
-        ended[rows] = terminated[source]
-        going &= valid
-        going[rows] &= ~done[source]
-    return total, count, ended

@@ -1,49 +1,59 @@
-"""Watch the best policy of a run: a GIF, or a window where there is a screen."""
+"""Watch the best policy of a run: in a window where there is a screen, elsewhere as a GIF."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operant.training.viewing import LoadedPolicy
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="the run's id, the start of it, or `last`")
     parser.add_argument("--episodes", type=int, default=1, help="how many episodes to play (default 1)")
     parser.add_argument("--seed", type=int, default=0, help="decides where they start")
-    parser.add_argument("--output", type=Path, help="the GIF to write (default: view.gif in the run's folder)")
-    parser.add_argument("--no-window", action="store_true", help="write the GIF only, also where there is a screen")
+    parser.add_argument("--output", type=Path, help="write a GIF here, also where there is a screen")
+    parser.add_argument("--no-window", action="store_true", help="write a GIF (view.gif in the run's folder)")
     parser.add_argument("--root", help="the .operant folder (default: the nearest one)")
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.training.viewing import NoWindow, show_episodes
+
+    if args.output is None and not args.no_window and _has_screen():
+        try:
+            _tell(show_episodes(args.run, args.episodes, args.seed, args.root))
+            return 0
+        except NoWindow as reason:
+            print(f"{reason}; a GIF instead")
+        except KeyboardInterrupt:
+            return 0
+    return _write_gif(args)
+
+
+def _write_gif(args: argparse.Namespace) -> int:
     from operant.tracking import Run
     from operant.training.viewing import load_policy, record_episodes, write_gif
 
-    folder = Run.open(args.run, args.root).folder
     policy = load_policy(args.run, args.root)
-    frames, returns = record_episodes(policy, args.episodes, args.seed)
-    path = args.output or folder / "view.gif"
+    frames = record_episodes(policy, args.episodes, args.seed)
+    path = args.output or Run.open(args.run, args.root).folder / "view.gif"
     write_gif(frames, path)
-    shown = ", ".join(f"{value:.2f}" for value in returns) or "no episode ended"
-    print(f"policy of step {policy.step:,} (evaluated at {policy.mean_return:.2f}); returns here: {shown}")
+    _tell(policy)
     print(f"wrote {path} ({len(frames)} frames)")
-    if not args.no_window and _has_screen():
-        _open(path)
     return 0
+
+
+def _tell(policy: LoadedPolicy) -> None:
+    shown = ", ".join(f"{value:.2f}" for value in policy.returns) or "no episode ended"
+    print(f"policy of step {policy.step:,} (evaluated at {policy.mean_return:.2f}); returns here: {shown}")
 
 
 def _has_screen() -> bool:
     if sys.platform in ("darwin", "win32"):
         return sys.stdout.isatty()
     return sys.stdout.isatty() and bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def _open(path: Path) -> None:
-    opener = {"darwin": ["open"], "win32": ["cmd", "/c", "start", ""]}.get(sys.platform, ["xdg-open"])
-    try:
-        subprocess.Popen([*opener, str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    except FileNotFoundError:
-        print(f"there is no {opener[0]} to show it with; open the file yourself")

@@ -1,11 +1,10 @@
-"""What is learned from: trees of arrays, rollouts, replay."""
+"""What is learned from: trees of arrays, replay."""
 
 from __future__ import annotations
 
 from operant.data.chunks import prune_chunks
 from operant.data.prioritized import PrioritizedReplayBuffer
 from operant.data.replay import ReplayBuffer
-from operant.data.rollout import RolloutBuffer
 from operant.data.sum_tree import SumTree
 from operant.data.trees import (
     tree_flatten,
@@ -21,7 +20,6 @@ from operant.data.trees import (
 __all__ = [
     "PrioritizedReplayBuffer",
     "ReplayBuffer",
-    "RolloutBuffer",
     "SumTree",
     "prune_chunks",
     "tree_flatten",

@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import json
 import math
-import pickle
 import sys
 import types
 from collections.abc import Mapping
@@ -106,6 +105,7 @@ def _stand_in() -> None:
     if importlib.util.find_spec("ding") is None:
         ding, entry = types.ModuleType("ding"), types.ModuleType("ding.entry")
         entry.serial_pipeline = serial_pipeline  # type: ignore[attr-defined]
+        entry.serial_pipeline_onpolicy = serial_pipeline  # type: ignore[attr-defined]
         ding.entry = entry  # type: ignore[attr-defined]
         sys.modules.update({"ding": ding, "ding.entry": entry})
 
@@ -148,27 +148,13 @@ def serial_pipeline(
     max_env_step: float | None = None,
     dynamic_seed: bool | None = None,
 ) -> Any:
-    """DI-engine's entry, done by Operant's training; it leaves the same `result.pkl` behind."""
+    """DI-engine's entry, done by Operant's training."""
     for name, given in (("env_setting", env_setting), ("model", model), ("max_train_iter", max_train_iter)):
         if given is not None and given != math.inf:
             raise UsageError(f"serial_pipeline({name}=…) needs DI-engine itself, which is not installed")
     train = importlib.import_module("operant.training").serial_pipeline  # torch and all: only now
     limit = {} if max_env_step is None else {"max_env_step": int(max_env_step)}
-    result = train(input_cfg, seed=seed, **limit)
-    folder = Path(input_cfg[0]["exp_name"])
-    folder.mkdir(parents=True, exist_ok=True)
-    stop_value = input_cfg[0].get("env", {}).get("stop_value")
-    found = {
-        "stop": stop_value is not None and result.best_return >= stop_value,
-        "env_step": result.steps,
-        "eval_value": result.final_return,
-        "best_eval_value": result.best_return,
-        "seconds": result.seconds,
-    }
-    staged = folder / f"{RESULT_NAME}.staged"
-    staged.write_bytes(pickle.dumps(found))
-    staged.replace(folder / RESULT_NAME)
-    return result
+    return train(input_cfg, seed=seed, **limit)  # it leaves <exp_name>/result.pkl behind
 
 
 if __name__ == "__main__":

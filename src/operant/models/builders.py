@@ -135,6 +135,12 @@ class ActorCritic(nn.Module):
             value = call_module(self.critic, features)
         return policy, value.reshape(len(value))
 
+    def policy_features(self, obs: Any) -> torch.Tensor:
+        """What the last layer of the policy is given; only for policies that are a chain of layers."""
+        assert isinstance(self.actor, nn.Sequential)
+        out: torch.Tensor = self.actor[:-1](obs if self.encoder is None else self.encoder(obs))
+        return out
+
 
 class QNetwork(nn.Module):
     """`forward(obs) -> Q` with one column for each action."""
@@ -190,6 +196,8 @@ def call_module(module: nn.Module, obs: Any) -> Any:
 def build_actor_critic(adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings) -> ActorCritic:
     """The networks of PPO and A2C."""
     log_std = None if actions.discrete else torch.full((actions.outputs,), float(settings.log_std))
+    if settings.state_noise and (actions.discrete or settings.network is not None):
+        raise UsageError("model.state_noise is for continuous actions, and for a policy that is a chain of layers")
     if settings.network is not None:
         return ActorCritic(load_module(settings.network, settings.arguments), None, None, log_std)
     own_actor = load_module(settings.actor, settings.arguments) if settings.actor is not None else None
@@ -207,7 +215,16 @@ def build_actor_critic(adapter: ObservationAdapter, actions: ActionSpec, setting
             _orthogonal(actor, 0.01)
         if own_critic is None:
             _orthogonal(critic, 1.0)
+    if settings.state_noise:
+        log_std = torch.full((_last_inputs(actor), actions.outputs), float(settings.log_std))
     return ActorCritic(actor, critic, encoder, log_std)
+
+
+def _last_inputs(actor: nn.Module) -> int:
+    last = actor[-1] if isinstance(actor, nn.Sequential) else None
+    if not isinstance(last, nn.Linear):
+        raise UsageError("model.state_noise needs a policy that is an nn.Sequential with a Linear layer at its end")
+    return last.in_features
 
 
 def build_q_network(

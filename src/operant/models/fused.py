@@ -161,6 +161,11 @@ class FusedMLP:
             value = out
         return value
 
+    def hidden(self, rows: int, slot: int = 0) -> Array:
+        """What the last layer was given in the latest `forward` of so many rows."""
+        space = self._space(rows, slot)
+        return space.values[-2] if len(self._layers) > 1 else space.input
+
     def backward(self, slope: Array, slot: int = 0, need_input: bool = False) -> Array | None:
         """Gradients of all layers from the gradient of the output, after a `forward` with the same rows and slot."""
         space = self._space(len(slope), slot)

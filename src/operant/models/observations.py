@@ -25,9 +25,11 @@ class ObservationAdapter:
 
     Numbers become one row of float32 for each environment, choices become one-hot rows, pictures stay bytes.
     A dict keeps its keys; the key ``action_mask`` is not part of the observation but says which actions are allowed.
+
+    :param as_row: put the entries of a dict side by side where each is a row itself: plain networks take that.
     """
 
-    def __init__(self, space: Space[Any]) -> None:
+    def __init__(self, space: Space[Any], as_row: bool = False) -> None:
         from gymnasium import spaces
 
         self.space = space
@@ -36,9 +38,11 @@ class ObservationAdapter:
         self.sizes: tuple[int, ...] = ()
         if isinstance(space, spaces.Dict):
             self.kind = "dict"
-            self.parts = {key: ObservationAdapter(part) for key, part in space.items() if key != MASK_KEY}
+            self.parts = {key: ObservationAdapter(part, as_row) for key, part in space.items() if key != MASK_KEY}
             if not self.parts:
                 raise UsageError(f"{space} has no key besides {MASK_KEY!r} to learn from")
+            if as_row and all(part.is_flat for part in self.parts.values()):
+                self.kind, self.size = "row", sum(part.size for part in self.parts.values())
         elif is_image(space):
             self.kind = "image"
         elif isinstance(space, spaces.Box):
@@ -59,7 +63,7 @@ class ObservationAdapter:
     @property
     def is_flat(self) -> bool:
         """Whether an adapted observation is one row of numbers, as plain networks take it."""
-        return self.kind in ("vector", "choices")
+        return self.kind in ("vector", "choices", "row")
 
     def adapt(self, obs: Any) -> Any:
         """A batch of raw observations as arrays for a network."""
@@ -72,6 +76,9 @@ class ObservationAdapter:
             return np.asarray(obs)
         if self.kind == "dict":
             return {key: part.adapt(obs[key]) for key, part in self.parts.items()}
+        if self.kind == "row":
+            parts = [part.adapt(obs[key]) for key, part in self.parts.items()]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         choices = np.asarray(obs).reshape(len(obs), -1)
         rows = np.zeros((len(choices), self.size), np.float32)
         offsets = np.concatenate(([0], np.cumsum(self.sizes)[:-1]))
@@ -80,7 +87,7 @@ class ObservationAdapter:
 
     def mask(self, obs: Any, info: Any) -> Array | None:
         """Which actions are allowed now, if the environment says so in its observation or its info."""
-        if self.kind == "dict" and MASK_KEY in obs:
+        if self.kind in ("dict", "row") and MASK_KEY in obs:
             return np.asarray(obs[MASK_KEY], bool)
         if info and MASK_KEY in info:
             return np.asarray(info[MASK_KEY], bool)

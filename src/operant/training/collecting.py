@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.algorithms.on_policy import tree_map
-from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.data import PrioritizedReplayBuffer, ReplayBuffer, tree_map
 from operant.envs.vector import Step, VectorEnv
 from operant.models.observations import MASK_KEY
 from operant.training.normalizing import Normalizer

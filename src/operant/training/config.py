@@ -71,7 +71,12 @@ class TrainConfig:
     evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is judged")
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "what can be resumed")
     log: LogSettings = setting(LogSettings, "what is recorded")
-    callbacks: tuple[Any, ...] = setting((), "own middleware: importable names or callables, called with the training")
+    callbacks: tuple[Any, ...] = setting(
+        (), "own middleware: entry points, importable names or callables, called with the training"
+    )
+    loggers: tuple[Any, ...] = setting(
+        (), "who else hears what is recorded: entry points, importable names or callables, called with the training"
+    )
     doctor: bool = setting(True, "warn in words when the training looks ill")
     algorithm_settings: Any = field(init=False, default=None)
 

@@ -75,7 +75,11 @@ class DQNPolicy:
     ) -> None:
         use_one_thread()
         config = TrainConfig.from_mapping(from_di_engine(main_config, create_config))
-        settings: DQNSettings = config.algorithm_settings
+        settings = config.algorithm_settings
+        if not isinstance(settings, DQNSettings):
+            raise UsageError(
+                f"DQNPolicy takes a config of a dqn; create_config.policy.type is {create_config['policy']}"
+            )
         self.config = config
         self.algorithm = DQN(env.single_observation_space, env.single_action_space, settings, config.model, seed)
         self.attributes = {

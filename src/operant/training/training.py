@@ -17,7 +17,6 @@ from operant.data import PrioritizedReplayBuffer, ReplayBuffer, prune_chunks
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
-from operant.models.loading import import_name
 from operant.tracking import SummaryWriter
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.checkpoints import CheckpointStore, write_weights
@@ -26,6 +25,7 @@ from operant.training.config import TrainConfig
 from operant.training.doctor import Doctor, thread_warning
 from operant.training.evaluating import Evaluation, evaluate
 from operant.training.normalizing import Normalizer
+from operant.training.plugins import Recording, find_plugin
 
 __all__ = ["Observer", "TrainResult", "Training"]
 
@@ -62,6 +62,8 @@ class TrainResult:
     final_return: float
     """The mean return of the last evaluation."""
     evaluations: tuple[tuple[int, float], ...] = ()
+    train_iter: int = 0
+    """Rounds of learning: rollouts, or gradient steps from replay."""
     exact: bool = True
     warnings: tuple[str, ...] = field(default=())
 
@@ -72,6 +74,7 @@ class Training:
     def __init__(self, config: TrainConfig, writer: SummaryWriter, observer: Observer | None = None) -> None:
         self.config = config
         self.writer = writer
+        self.recording = Recording(writer)
         self.observer = observer or Silent()
         self.warnings: list[str] = []
         self.env = self._make_env(config.env.num_envs, config.seed)
@@ -165,18 +168,21 @@ class Training:
         timer_every = max(1, min(left // 50, 2000))
         try:
             with quick_arithmetic(), Task() as task:
+                for logger in self.config.loggers:
+                    self.recording.add_logger(find_plugin("logger", logger)(self))
                 self._say_how()
-                task.use_step_wrapper(StepTimer(timer_every, 1, writer=self.writer, show=None))
+                task.use_step_wrapper(StepTimer(timer_every, 1, writer=self.recording, show=None))
                 for middleware in (self.collect, self.learn, self.log, self.evaluate, self.checkpoint):
                     task.use(middleware)
                 for callback in self.config.callbacks:
-                    task.use((import_name(callback) if isinstance(callback, str) else callback)(self))
+                    task.use(find_plugin("callback", callback)(self))
                 if left:
                     task.run(max_step=left)
         finally:
             self.env.close()
             if self._evaluation_env is not None:
                 self._evaluation_env.close()
+            self.recording.close()
         return self._result()
 
     def collect(self, ctx: Context) -> None:
@@ -232,12 +238,11 @@ class Training:
         self._last["log"] = step
         episodes = self.collector.episodes
         rate = (step - self._began_at) / max(1e-9, time.perf_counter() - self._began)
-        self.writer.add_scalars({f"train/{key}": value for key, value in self.metrics.items()}, step)
-        self.writer.add_scalar("time/steps_per_second", rate, step)
-        self.writer.add_scalar("episodes/count", float(episodes.count), step)
+        values = {f"train/{key}": value for key, value in self.metrics.items()}
+        values |= {"time/steps_per_second": rate, "episodes/count": float(episodes.count)}
         if episodes.returns:
-            self.writer.add_scalar("episodes/return", episodes.mean_return, step)
-            self.writer.add_scalar("episodes/length", episodes.mean_length, step)
+            values |= {"episodes/return": episodes.mean_return, "episodes/length": episodes.mean_length}
+        self.recording.add_scalars(values, step)
         self.observer.point(step, rate, episodes.mean_return)
         if self.config.doctor:
             for sentence in self.doctor.look(self.metrics, episodes.mean_return, step / self.config.total_steps):
@@ -252,9 +257,8 @@ class Training:
         found = self.evaluation(self.config.evaluation.episodes)
         self.evaluations.append((step, found.mean))
         best = self.best is None or found.mean > self.best[1]
-        self.writer.add_scalar("evaluation/return", found.mean, step)
-        self.writer.add_scalar("evaluation/deviation", found.deviation, step)
-        self.writer.add_scalar("evaluation/length", float(np.mean(found.lengths)), step)
+        values = {"return": found.mean, "deviation": found.deviation, "length": float(np.mean(found.lengths))}
+        self.recording.add_scalars({f"evaluation/{key}": value for key, value in values.items()}, step)
         if best:
             self.best = (step, found.mean)
             self.save_weights(self.writer.run_dir / "best" / "weights.safetensors", found.mean)
@@ -318,12 +322,12 @@ class Training:
             self._warn(crowded)
 
     def _say(self, sentence: str) -> None:
-        self.writer.add_text("log", sentence, self.env_step)
+        self.recording.add_text("log", sentence, self.env_step)
         self.observer.said(sentence)
 
     def _warn(self, sentence: str) -> None:
         self.warnings.append(sentence)
-        self.writer.add_text("doctor", sentence, self.env_step)
+        self.recording.add_text("doctor", sentence, self.env_step)
         self.observer.said(f"doctor: {sentence}")
 
     def _result(self) -> TrainResult:
@@ -338,6 +342,7 @@ class Training:
             best_step=step,
             final_return=self.evaluations[-1][1] if self.evaluations else float("nan"),
             evaluations=tuple(self.evaluations),
+            train_iter=self.train_iter,
             exact=self.env.exact,
             warnings=tuple(self.warnings),
         )

@@ -1,15 +1,16 @@
-"""Watching a trained policy: episodes of the best one as a moving picture."""
+"""Watching a trained policy: episodes of the best one in a window, or as a moving picture in a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from operant.algorithms import find_algorithm
 from operant.envs import make_env
-from operant.errors import MissingExtraError, UsageError
+from operant.errors import MissingExtraError, OperantError, UsageError
 from operant.tracking import Run
 from operant.training.checkpoints import read_weights
 from operant.training.collecting import EpisodeLog
@@ -17,19 +18,27 @@ from operant.training.config import TrainConfig
 from operant.training.evaluating import greedy_or_sampled
 from operant.training.normalizing import Normalizer
 
-__all__ = ["LoadedPolicy", "load_policy", "record_episodes", "write_gif"]
+__all__ = ["LoadedPolicy", "NoWindow", "load_policy", "record_episodes", "show_episodes", "write_gif"]
+
+
+class NoWindow(OperantError):
+    """Why an environment cannot be shown in a window here."""
 
 
 class LoadedPolicy:
-    """The best policy of a run, with what its observations are scaled by."""
+    """The best policy of a run, with what its observations are scaled by.
 
-    def __init__(self, weights_file: Path) -> None:
+    :param render_mode: Gymnasium's word for how it is drawn: ``rgb_array`` (frames) or ``human`` (a window).
+    """
+
+    def __init__(self, weights_file: Path, render_mode: str = "rgb_array") -> None:
         weights, about = read_weights(weights_file)
         self.config = TrainConfig.from_mapping(about["config"])
         self.step = int(about["step"])
         self.mean_return = float(about["return"])
+        self.returns: list[float] = []
         env = self.config.env
-        self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **_with_pictures(env.id, env.arguments))
+        self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **_drawn(env.id, env.arguments, render_mode))
         algorithm, _ = find_algorithm(self.config.algorithm["name"])
         self.algorithm = algorithm(
             self.env.single_observation_space,
@@ -57,15 +66,37 @@ class LoadedPolicy:
         return greedy_or_sampled(self.algorithm, adapted, mask, None)
 
 
-def load_policy(run: str, root: str | Path | None = None) -> LoadedPolicy:
+def load_policy(run: str, root: str | Path | None = None, render_mode: str = "rgb_array") -> LoadedPolicy:
     """The best policy of a run."""
-    return LoadedPolicy(Run.open(run, root).folder / "best" / "weights.safetensors")
+    return LoadedPolicy(Run.open(run, root).folder / "best" / "weights.safetensors", render_mode)
+
+
+def show_episodes(run: str, episodes: int = 1, seed: int = 0, root: str | Path | None = None) -> LoadedPolicy:
+    """Play greedy episodes in a window, as fast as they happen; returns the policy, with `returns` of what was played.
+
+    The same seed starts where that of `record_episodes` does.
+    """
+    try:
+        policy = load_policy(run, root, render_mode="human")
+        log = EpisodeLog(episodes)
+        obs = policy.env.reset(seed)
+        try:
+            while log.count < episodes:
+                step = policy.env.step(policy.act(obs))
+                obs = step.obs
+                log.add(step)
+        finally:
+            policy.env.close()
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise NoWindow(f"a window needs a package that is not installed: {error}") from None
+    policy.returns = list(log.returns)
+    return policy
 
 
 def record_episodes(
     policy: LoadedPolicy, episodes: int = 1, seed: int = 0, max_frames: int = 2000
-) -> tuple[list[np.ndarray[Any, Any]], list[float]]:
-    """Frames and returns of greedy episodes."""
+) -> list[np.ndarray[Any, Any]]:
+    """Frames of greedy episodes; their returns are `policy.returns` then."""
     env = policy.env
     log = EpisodeLog(episodes)
     obs = env.reset(seed)
@@ -76,7 +107,8 @@ def record_episodes(
         log.add(step)
         frames.append(env.render_frame())
     env.close()
-    return frames, list(log.returns)
+    policy.returns = list(log.returns)
+    return frames
 
 
 def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second: int = 30) -> None:
@@ -98,5 +130,10 @@ def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second:
     )
 
 
-def _with_pictures(target: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {**arguments, "render_mode": "rgb_array"} if isinstance(target, str) and ":" not in target else arguments
+def _drawn(target: Any, arguments: dict[str, Any], render_mode: str) -> dict[str, Any]:
+    """Arguments of the environment with how to draw it; makers of one's own draw as they like, and open no window."""
+    if isinstance(target, str) and ":" not in target and target in gymnasium.registry:
+        return {**arguments, "render_mode": render_mode}
+    if render_mode == "human":
+        raise NoWindow(f"{target} is no environment of Gymnasium's, whose windows are the only ones")
+    return arguments

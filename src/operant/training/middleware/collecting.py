@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from operant.algorithms.returns import advantages
-from operant.data import ReplayBuffer
+from operant.data import ReplayBuffer, tree_flatten, tree_leaves, tree_map, tree_stack
 from operant.envs.vector import VectorEnv
 from operant.framework import Context
 from operant.training.exploration import get_epsilon_greedy_fn
@@ -90,9 +90,9 @@ def episode_collector(policy: Any, env: VectorEnv, episodes: int, seed: int = 0)
         while len(ended) < episodes:
             happened = actor.step(ctx)
             for row, steps in enumerate(open_steps):
-                steps.append({key: _row(happened[key], row) for key in _FIELDS})
+                steps.append(tree_map(lambda leaf, row=row: leaf[row], happened))
                 if happened["terminated"][row] or happened["truncated"][row]:
-                    ended.append({key: _stack([step[key] for step in steps]) for key in _FIELDS})
+                    ended.append(tree_stack(steps))
                     steps.clear()
         ctx.episodes = ended
         ctx.env_step = actor.env_step
@@ -121,7 +121,7 @@ def gae_estimator(policy: Any, gamma: float, gae_lambda: float) -> Any:
     """
 
     def _gae_estimator(ctx: Context) -> None:
-        data = {key: _stack([step[key] for step in ctx.trajectory]) for key in _FIELDS}
+        data = tree_stack([{key: step[key] for key in _FIELDS} for step in ctx.trajectory])
         value, next_value = (
             np.stack([policy.values(step[key]) for step in ctx.trajectory]) for key in ("obs", "next_obs")
         )
@@ -147,7 +147,7 @@ def n_step_estimator(gamma: float, steps: int) -> Any:
         for first, step in enumerate(given):
             reward = step["reward"].copy()
             discount = np.full(len(reward), gamma, np.float32)
-            next_obs = _copy(step["next_obs"])
+            next_obs = tree_map(np.copy, step["next_obs"])
             terminated, truncated = step["terminated"].copy(), step["truncated"].copy()
             for later in given[first + 1 : first + steps]:
                 going = ~(terminated | truncated)
@@ -164,23 +164,7 @@ def n_step_estimator(gamma: float, steps: int) -> Any:
     return _n_step_estimator
 
 
-def _row(tree: Any, row: int) -> Any:
-    return {key: _row(part, row) for key, part in tree.items()} if isinstance(tree, dict) else tree[row]
-
-
-def _stack(trees: list[Any]) -> Any:
-    if isinstance(trees[0], dict):
-        return {key: _stack([tree[key] for tree in trees]) for key in trees[0]}
-    return np.stack(trees)
-
-
-def _copy(tree: Any) -> Any:
-    return {key: _copy(part) for key, part in tree.items()} if isinstance(tree, dict) else tree.copy()
-
-
 def _assign(tree: Any, source: Any, rows: Any) -> None:
-    if isinstance(tree, dict):
-        for key, part in tree.items():
-            _assign(part, source[key], rows)
-    else:
-        tree[rows] = source[rows]
+    """Take these rows from another tree, in place."""
+    for path, leaf in tree_leaves(tree):
+        leaf[rows] = tree_flatten(source)[path][rows]

@@ -1,6 +1,8 @@
-"""Three kinds of workers from the library: one learns, two collect for it, one judges the newest weights."""
+"""Step 10: three kinds of workers from the library: one learns, two collect for it, one judges the newest weights."""
 
 from __future__ import annotations
+
+from cartpole import STOP_VALUE
 
 from operant.algorithms import DQN, DQNSettings
 from operant.data import ReplayBuffer
@@ -46,7 +48,7 @@ def main() -> None:
         task.use(trajectory_sender(task), filter_labels=["node.1", "node.2"])
 
         task.use(model_receiver(task, algorithm), filter_labels="node.3")
-        task.use(evaluator(algorithm, env, every=200, episodes=5, stop_value=195), filter_labels="node.3")
+        task.use(evaluator(algorithm, env, every=200, episodes=5, stop_value=STOP_VALUE), filter_labels="node.3")
         ctx = task.run()
         if node == 3:
             print(f"mean return {ctx.eval_value:.1f} after {ctx.get('env_step', 0)} steps")

@@ -1,12 +1,12 @@
-"""A DQN learns CartPole in a loop written by hand."""
+"""Step 1: a DQN learns CartPole in a loop written by hand."""
 
 from __future__ import annotations
 
 from cartpole import MAX_PASSES, UPDATES_PER_COLLECT, make_parts
 
 
-def main() -> float:
-    _, learner, collector, evaluator, replay_buffer, epsilon_greedy, writer = make_parts()
+def main() -> None:
+    _, learner, collector, evaluator, replay_buffer, epsilon_greedy, tb_logger = make_parts()
     reward = 0.0
     for _ in range(MAX_PASSES):
         if evaluator.should_eval(learner.train_iter):
@@ -20,9 +20,8 @@ def main() -> float:
             train_data = replay_buffer.sample(learner.policy.get_attribute("batch_size"), learner.train_iter)
             if train_data is not None:
                 learner.train(train_data, collector.envstep)
-    writer.close()
+    tb_logger.close()
     print(f"mean return {reward:.1f} after {collector.envstep} steps")
-    return reward
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
-"""The same loop as one middleware of a task."""
+"""Step 2: the same loop as a task with one middleware."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from cartpole import MAX_PASSES, UPDATES_PER_COLLECT, make_parts
+from cartpole import MAX_PASSES, UPDATES_PER_COLLECT, Parts, make_parts
 
 from operant.framework import Context, Task
 
 
-def training(parts: Any, result: dict[str, float]) -> Any:
+def training(parts: Parts) -> Callable[[Context], None]:
     _, learner, collector, evaluator, replay_buffer, epsilon_greedy, _ = parts
 
     def _training(ctx: Context) -> None:
-        if ctx.finish:
-            return
         if evaluator.should_eval(learner.train_iter):
-            stop, result["return"] = evaluator.eval(learner.save_checkpoint, learner.train_iter, collector.envstep)
+            stop, ctx.reward = evaluator.eval(learner.save_checkpoint, learner.train_iter, collector.envstep)
+            ctx.keep("reward")
             if stop:
                 ctx.finish = True
                 return
@@ -31,15 +30,13 @@ def training(parts: Any, result: dict[str, float]) -> Any:
     return _training
 
 
-def main() -> float:
+def main() -> None:
     parts = make_parts()
-    result = {"return": 0.0}
     with Task() as task:
-        task.use(training(parts, result))
-        task.run(max_step=MAX_PASSES)
-    parts.writer.close()
-    print(f"mean return {result['return']:.1f} after {parts.collector.envstep} steps")
-    return result["return"]
+        task.use(training(parts))
+        ctx = task.run(max_step=MAX_PASSES)
+    parts.tb_logger.close()
+    print(f"mean return {ctx.reward:.1f} after {parts.collector.envstep} steps")
 
 
 if __name__ == "__main__":

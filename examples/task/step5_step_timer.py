@@ -1,0 +1,24 @@
+"""Step 5: one line shows where the time goes."""
+
+from __future__ import annotations
+
+from cartpole import MAX_PASSES, make_parts
+from middleware import collect, evaluate, train
+
+from operant.framework import StepTimer, Task
+
+
+def main() -> None:
+    _, learner, collector, evaluator, replay_buffer, epsilon_greedy, tb_logger = make_parts()
+    with Task() as task:
+        task.use_step_wrapper(StepTimer(print_per_step=200))
+        task.use(evaluate(evaluator))
+        task.use(collect(epsilon_greedy, collector, replay_buffer))
+        task.use(train(learner, replay_buffer))
+        ctx = task.run(max_step=MAX_PASSES)
+    tb_logger.close()
+    print(f"mean return {ctx.reward:.1f} after {ctx.envstep} steps, {ctx.train_iter} iterations")
+
+
+if __name__ == "__main__":
+    main()
