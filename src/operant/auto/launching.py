@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.plugins.environments import LightningEnvironment
 
-from operant.auto.config import Plan, check_gpus, plain_config, write_config
+from operant.auto.config import LaunchSettings, Plan, check_gpus, plain_config, write_config
 from operant.auto.learners import Learner
 from operant.auto.logger import OperantLogger
 from operant.auto.module import TaskModule
@@ -155,11 +155,13 @@ def _fit(
         save_on_train_epoch_end=True,
         enable_version_counter=False,
     )
-    stopper = None
-    if launch.early_stopping_patience is not None:
-        stopper = EarlyStopping(
-            "total_reward", mode="max", patience=launch.early_stopping_patience, check_on_train_epoch_end=True
-        )
+    stopper = EarlyStopping(
+        "total_reward",
+        mode="max",
+        patience=launch.early_stopping_patience or plan.epochs + 1,
+        stopping_threshold=launch.stop_reward,
+        check_on_train_epoch_end=True,
+    )
 
     def evaluated(epoch: int, reward: float, best: bool) -> None:
         spoken.said(
@@ -174,7 +176,7 @@ def _fit(
             devices=1,
             plugins=[LightningEnvironment(), AtomicCheckpointIO()],  # a job of a cluster is one process, too
             logger=OperantLogger(writer=writer),
-            callbacks=[saver, *([stopper] if stopper else []), *(callbacks or [])],
+            callbacks=[saver, stopper, *(callbacks or [])],
             max_epochs=plan.epochs,
             default_root_dir=str(folder),
             enable_progress_bar=options.progress,
@@ -187,16 +189,11 @@ def _fit(
         with quick_arithmetic(), module.task:
             trainer.fit(module, ckpt_path=None if checkpoint is None else str(checkpoint), weights_only=True)
         seconds = time.perf_counter() - began
-    stopped = stopper is not None and stopper.stopped_epoch > 0
-    if stopped:
-        assert stopper is not None
-        sentence = (
-            f"stopped early after epoch {stopper.stopped_epoch}: the total reward has not risen above "
-            f"{float(stopper.best_score):.4g} for {stopper.wait_count} epochs (early_stopping_patience)"
-        )
-        writer.add_text("log", sentence, learner.env_step)
-        spoken.said(sentence)
     rewards = tuple(module.rewards)
+    stopped = _why_stopped(launch, stopper, rewards)
+    if stopped:
+        writer.add_text("log", stopped, learner.env_step)
+        spoken.said(stopped)
     return LaunchResult(
         best_reward=max(rewards, default=float("nan")),
         final_reward=rewards[-1] if rewards else float("nan"),
@@ -208,10 +205,22 @@ def _fit(
         episodes=learner.episodes,
         steps=learner.env_step,
         seconds=seconds,
-        stopped_early=stopped,
+        stopped_early=bool(stopped),
         exact=learner.exact,
         rewards=rewards,
     )
+
+
+def _why_stopped(launch: LaunchSettings, stopper: EarlyStopping, rewards: tuple[float, ...]) -> str:
+    """Why a training ended before its last episode, in words; empty if it did not."""
+    if launch.stop_reward is not None and rewards and rewards[-1] >= launch.stop_reward:
+        return f"stopped after epoch {len(rewards) - 1}: total reward {rewards[-1]:.4g} (stop_reward {launch.stop_reward:g})"
+    if launch.early_stopping_patience is not None and stopper.wait_count >= stopper.patience:
+        return (
+            f"stopped early after epoch {len(rewards) - 1}: the total reward has not risen above "
+            f"{float(stopper.best_score):.4g} for {stopper.wait_count} epochs (early_stopping_patience)"
+        )
+    return ""
 
 
 def _places(root_dir: Path, resume: bool | str | Path) -> tuple[Path, Path | None]:

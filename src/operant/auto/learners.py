@@ -214,7 +214,7 @@ class DatasetLearner:
             raise TypeError(f"{type(self.dataset).__name__}.__next__ gave a {type(ctx.episode).__name__}")
 
     def learn(self, ctx: Context) -> None:
-        """Store the episode and make the updates that its steps call for. Reads ``ctx.episode``; writes ``ctx.metrics``."""
+        """Store the episode and update as often as its steps ask. Reads ``ctx.episode``; writes ``ctx.metrics``."""
         episode: DatasetResult = ctx.episode
         frame = self.frame
         frame.progress = min(1.0, self.episodes / self.plan.launch.max_episodes)

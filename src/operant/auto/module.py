@@ -34,6 +34,9 @@ class PassCounter(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         return None
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        return None
+
 
 class TaskModule(LightningModule):
     """Drives a learner: passes by `task.step()`, the test environment after each epoch, all state in checkpoints."""
@@ -53,6 +56,10 @@ class TaskModule(LightningModule):
         self.evaluated: Any = None
         """Called with epoch, total reward and whether it is the best, after each epoch."""
         self._keeper = ReplayKeeper()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        # Gradients are views into one vector, which the algorithm clears itself; dropping them would cut it off.
+        return None
 
     def configure_optimizers(self) -> Any:
         return PassCounter(self.network.parameters())

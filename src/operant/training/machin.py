@@ -197,7 +197,7 @@ def from_machin(settings_class: type, frame_config: Mapping[str, Any]) -> tuple[
 
 
 def to_machin(settings: Any) -> Values:
-    """A `frame_config` that means these settings; what Machin has no word for only where it differs from the default."""
+    """A `frame_config` that means these settings; what Machin has no word for only where it differs from the usual."""
     rules = _rules_for(type(settings))
     values = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings)}
     written: Values = {}
