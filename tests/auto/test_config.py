@@ -28,7 +28,9 @@ DOCUMENT = Path(__file__).parents[2] / "examples" / "auto" / "declarative" / "co
 
 
 def complete(algorithm="DQN", config=None):
-    return generate_training_config(config=generate_env_config("openai_gym", generate_algorithm_config(algorithm, config)))
+    return generate_training_config(
+        config=generate_env_config("openai_gym", generate_algorithm_config(algorithm, config))
+    )
 
 
 def keys(tree):
@@ -45,7 +47,9 @@ def test_a_generated_config_has_the_documents_layout():
 def test_a_generated_config_means_the_settings_it_was_made_from(algorithm):
     plan = check_config(complete(algorithm))
     _, settings = find_algorithm(algorithm.lower())
-    differing = {key for key in settings.__dataclass_fields__ if getattr(plan.settings, key) != getattr(settings(), key)}
+    differing = {
+        key for key in settings.__dataclass_fields__ if getattr(plan.settings, key) != getattr(settings(), key)
+    }
     assert differing <= {"train_every", "updates"}  # how often Machin updates is not said in a config
 
 
@@ -123,7 +127,8 @@ def test_one_process_on_one_node_is_what_there_is():
 
 
 @pytest.mark.parametrize(
-    ("gpus", "count"), [([0], 1), ([0, 2], 2), (2, 2), (0, 0), (None, 0), ("0,1", 2), ("3", 3), ("-1", -1), (-1, -1), ("", 0)]
+    ("gpus", "count"),
+    [([0], 1), ([0, 2], 2), (2, 2), (0, 0), (None, 0), ("0,1", 2), ("3", 3), ("-1", -1), (-1, -1), ("", 0)],
 )
 def test_gpus(gpus, count):
     assert check_gpus(gpus) == count

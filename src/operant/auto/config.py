@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import os
@@ -106,12 +105,12 @@ def generate_training_config(
         "early_stopping_patience": early_stopping_patience,
     }
     given = {key: value for key, value in ours.items() if value != getattr(LaunchSettings, key)}
-    return {**ours, **copy.deepcopy(dict(config or {})), **given}
+    return {**ours, **copied(config or {}), **given}
 
 
 def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None = None) -> Config:
     """Add the algorithm with all of its settings. What the config has of them already stays."""
-    result = copy.deepcopy(dict(config or {}))
+    result = copied(config or {})
     kind = algorithm_key(algorithm)
     given = result.get("frame_config", {})
     _, settings_class = find_algorithm(kind)
@@ -119,13 +118,20 @@ def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None =
     count = (
         2 if "value_weight" in settings.__dataclass_fields__ or "target_every" in settings.__dataclass_fields__ else 1
     )
-    parts = copy.deepcopy(PARTS)
+    parts = copied(PARTS)
     parts |= {"models": [None] * count, "model_args": [[] for _ in range(count)]}
     parts["model_kwargs"] = [{} for _ in range(count)]
     result["frame"] = kind.upper()
     result["frame_config"] = {**parts, **to_machin(settings), **given}
     result.setdefault("gpus", [0])
     return result
+
+
+def copied(config: Any) -> Any:
+    """The groups and lists of a config anew; what stands in them (models, buffers) is the user's and stays the same."""
+    if isinstance(config, Mapping):
+        return {key: copied(value) for key, value in config.items()}
+    return [copied(value) for value in config] if isinstance(config, (list, tuple)) else config
 
 
 def algorithm_key(name: str) -> str:

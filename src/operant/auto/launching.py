@@ -146,15 +146,10 @@ def _fit(
     module = TaskModule(learner, writer, launch.episode_per_epoch, launch.max_episodes)
     if hasattr(learner, "module"):
         learner.module = module
-    saver = ModelCheckpoint(
-        folder / "model",
-        filename="best",
-        monitor="total_reward",
-        mode="max",
-        save_last=True,
-        save_on_train_epoch_end=True,
-        enable_version_counter=False,
-    )
+    # Two of them: `save_last=True` would write the last one only when it is the best as well.
+    always: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
+    best = ModelCheckpoint(folder / "model", "best", monitor="total_reward", mode="max", **always)
+    last = ModelCheckpoint(folder / "model", "last", **always)
     stopper = EarlyStopping(
         "total_reward",
         mode="max",
@@ -163,10 +158,10 @@ def _fit(
         check_on_train_epoch_end=True,
     )
 
-    def evaluated(epoch: int, reward: float, best: bool) -> None:
+    def evaluated(epoch: int, reward: float, is_best: bool) -> None:
         spoken.said(
             f"epoch {epoch:>4}  episodes {learner.episodes:>6,}  steps {learner.env_step:>9,}  training "
-            f"{learner.training_reward:>9.2f}  total reward {reward:>9.2f}{' best' if best else ''}"
+            f"{learner.training_reward:>9.2f}  total reward {reward:>9.2f}{' best' if is_best else ''}"
         )
 
     module.evaluated = evaluated
@@ -176,7 +171,7 @@ def _fit(
             devices=1,
             plugins=[LightningEnvironment(), AtomicCheckpointIO()],  # a job of a cluster is one process, too
             logger=OperantLogger(writer=writer),
-            callbacks=[saver, stopper, *(callbacks or [])],
+            callbacks=[best, last, stopper, *(callbacks or [])],
             max_epochs=plan.epochs,
             default_root_dir=str(folder),
             enable_progress_bar=options.progress,
@@ -197,8 +192,8 @@ def _fit(
     return LaunchResult(
         best_reward=max(rewards, default=float("nan")),
         final_reward=rewards[-1] if rewards else float("nan"),
-        checkpoint=Path(saver.best_model_path) if saver.best_model_path else None,
-        last_checkpoint=Path(saver.last_model_path) if saver.last_model_path else None,
+        checkpoint=Path(best.best_model_path) if best.best_model_path else None,
+        last_checkpoint=Path(last.best_model_path) if last.best_model_path else None,
         run_id=writer.run_id,
         root_dir=folder,
         epochs=len(rewards),

@@ -69,15 +69,18 @@ def load_checkpoint_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise CheckpointError(f"there is no checkpoint {path}") from None
     except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
         raise CheckpointError(
-            f"{path} is no checkpoint of tensors and plain values; it was not loaded: {reason}"
+            f"{path} is no checkpoint of tensors and plain values; it was not loaded: {_first_line(error)}"
         ) from None
     except (RuntimeError, EOFError, ValueError, zipfile.BadZipFile, OSError) as error:
-        raise CheckpointError(f"{path} is cut short or no checkpoint: {str(error).splitlines()[0]}") from None
+        raise CheckpointError(f"{path} is cut short or no checkpoint: {_first_line(error)}") from None
     if not isinstance(loaded, dict):
         raise CheckpointError(f"{path} holds a {type(loaded).__name__}, not a checkpoint")
     return loaded
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 class ReplayKeeper:

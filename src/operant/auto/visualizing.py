@@ -17,7 +17,7 @@ def write_graph(network: Any, folder: Path, writer: SummaryWriter) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "network.dot"
     path.write_text(graph_of(network), encoding="utf-8")
-    writer.add_file("network.dot", path)
+    writer.add_file(path)
     return path
 
 

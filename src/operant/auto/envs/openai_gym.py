@@ -6,12 +6,12 @@ played one by one through the verbs of the frame, as environment extensions do i
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operant.auto.config import check_config, copied
 from operant.errors import UsageError
 from operant.settings import fill, setting
 
@@ -62,18 +62,17 @@ class GymTrainEnv:
 
 def generate_env_config(config: Mapping[str, Any] | None = None) -> Config:
     """Add the environment to train in and the one to judge in; what the config has of them already stays."""
-    result = copy.deepcopy(dict(config or {}))
+    result = copied(config or {})
     result["env"] = "openai_gym"
     for key, kind in (("train_env_config", GymTrainEnv), ("test_env_config", GymTestEnv)):
         usual = kind()
-        made = {one: copy.deepcopy(getattr(usual, one)) for one in ("env_name", "act_kwargs", "render_every_episode")}
+        made = {one: copied(getattr(usual, one)) for one in ("env_name", "act_kwargs", "render_every_episode")}
         result[key] = {**made, **result.get(key, {})}
     return result
 
 
 def launch(config: Mapping[str, Any], callbacks: list[Any] | None = None) -> LaunchResult:
     """Train as a config says."""
-    from operant.auto.config import check_config
     from operant.auto.datasets import gym_env_dataset_creator, launch_dataset
     from operant.auto.films import Films, film_env
     from operant.auto.launching import run_learner
