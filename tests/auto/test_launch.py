@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback
+from tests.auto import networks
 
 from operant.auto import generate_algorithm_config, generate_env_config, generate_training_config, launch, read_config
 from operant.auto.command import main
@@ -19,7 +20,6 @@ from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training.checkpoints import CheckpointError
 from operant.training.viewing import load_policy
-from tests.auto import networks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "auto" / "declarative"
 
@@ -207,7 +207,7 @@ def test_films_change_nothing(make_config, tmp_path):
 
 def test_limits_are_in_episodes(make_config):
     result = launch(make_config(episode_per_epoch=4, max_episodes=10))
-    assert result.epochs in (2, 3) and 10 <= result.episodes < 14  # a pass of 32 steps may end several
+    assert result.epochs in (2, 3) and 10 <= result.episodes < 14  # a round of 32 steps may end several
     many = launch(make_config("A2C", train={"num_envs": 30}, episode_per_epoch=1, max_episodes=40))
     assert 40 <= many.episodes < 80  # a pass of thirty environments may end many episodes at once
 
@@ -222,7 +222,7 @@ def test_callbacks_of_the_user_are_called(make_config):
 
     count = Count()
     result = launch(make_config(), [count])
-    assert count.batches == result.steps / 32  # a training step is one pass of the task: 32 environment steps here
+    assert count.batches == result.epochs  # a training step is one pass of the task, and short epochs are one pass
     assert len(Run.open(result.run_id).scalars("mine"))
 
 

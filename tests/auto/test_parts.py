@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import torch
+from tests.auto import networks
 from torch import nn
 
 from operant.auto import check_config, generate_algorithm_config, launch
@@ -17,7 +18,6 @@ from operant.data import ReplayBuffer
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.tracking import Run
-from tests.auto import networks
 
 
 class Local(networks.QNet):

@@ -110,7 +110,7 @@ def generate_training_config(
 
 def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None = None) -> Config:
     """Add the algorithm with all of its settings. What the config has of them already stays."""
-    result = copied(config or {})
+    result: Config = copied(config or {})
     kind = algorithm_key(algorithm)
     given = result.get("frame_config", {})
     _, settings_class = find_algorithm(kind)
@@ -221,5 +221,7 @@ def plain_config(config: Any) -> Any:
         return config
     if hasattr(config, "__dataclass_fields__") and not isinstance(config, type):
         return plain_config(to_mapping(config))
-    kind = config if isinstance(config, type) or callable(config) and hasattr(config, "__qualname__") else type(config)
+    kind = (
+        config if isinstance(config, type) or (callable(config) and hasattr(config, "__qualname__")) else type(config)
+    )
     return f"{kind.__module__}.{kind.__qualname__}"

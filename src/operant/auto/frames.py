@@ -106,7 +106,7 @@ class Frame:
 
     def to_env(self, action: Any) -> Any:
         """Actions as environments take them, inside the bounds of their space."""
-        head = getattr(self._algorithm(), "head", None)
+        head: Any = getattr(self._algorithm(), "head", None)
         values = np.asarray(action)
         return head.to_env(values) if hasattr(head, "to_env") else values
 
@@ -180,8 +180,8 @@ class Frame:
     def ready(self) -> bool:
         """Whether enough is stored for an update."""
         if self.buffer is None:
-            return len(self._rollout) >= max(2, self.parts.settings.rollout)
-        return self.env_step >= self.parts.settings.learning_starts and len(self.buffer) > 0
+            return len(self._rollout) >= max(2, int(self.parts.settings.rollout))
+        return self.env_step >= int(self.parts.settings.learning_starts) and len(self.buffer) > 0
 
     def update(self, **_unused: bool) -> dict[str, float]:
         """One update: a gradient step from replay, or all epochs over what was stored since the last one.

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from operant.auto.config import LaunchSettings, Plan, check_gpus, plain_config, write_config
 from operant.auto.learners import Learner

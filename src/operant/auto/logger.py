@@ -10,8 +10,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.loggers.logger import rank_zero_experiment
 from lightning.pytorch.utilities import rank_zero_only
 
 from operant.tracking import SummaryWriter

@@ -68,9 +68,9 @@ class TaskModule(LightningModule):
         return Passes()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
-        due = min(self.max_episodes, self.episode_per_epoch * (self.current_epoch + 1))
+        self.learner.due = min(self.max_episodes, self.episode_per_epoch * (self.current_epoch + 1))
         # −1 ends the epoch. Each has at least one pass: many environments may end many episodes in one.
-        return -1 if batch_idx and self.learner.episodes >= due else None
+        return -1 if batch_idx and self.learner.episodes >= self.learner.due else None
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         self.task.step()
@@ -94,9 +94,8 @@ class TaskModule(LightningModule):
         state = {**self.learner.state_dict(), "rewards": self.rewards}
         checkpoint[KEY] = pack(self.learner.env_step, self.writer.run_id, state)
         if "replay" in state:
-            folders = [
-                Path(str(one.dirpath)) for one in self.trainer.checkpoint_callbacks if getattr(one, "dirpath", None)
-            ]
+            places = [getattr(one, "dirpath", None) for one in self.trainer.checkpoint_callbacks]
+            folders = [Path(str(place)) for place in places if place]
             self._keeper.prune(self.learner.replay_folder, state["replay"], folders)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

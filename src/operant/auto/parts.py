@@ -161,7 +161,7 @@ def _criterion(given: Mapping[str, Any], on_policy: bool) -> nn.Module | None:
     except TypeError as error:
         raise UsageError(f"frame_config.criterion: {found.__name__} could not be made: {error}") from None
     if getattr(made, "reduction", None) == "mean":
-        made.reduction = "none"  # the mean is taken after the rows are weighed
+        made.reduction = "none"  # type: ignore[assignment] # the mean is taken after the rows are weighed
     return made
 
 
@@ -181,7 +181,7 @@ def _models(plan: Plan, on_policy: bool) -> ModelSettings:
     if not isinstance(models, (list, tuple)) or len(models) != 2 or any(one is None for one in models):
         raise UsageError(f"frame_config.models is a list of two: {roles[0]} and {roles[1]}; got {models!r}")
     args = given.get("model_args") or ((), ())
-    kwargs = given.get("model_kwargs") or ({}, {})
+    kwargs: Any = given.get("model_kwargs") or ({}, {})
     if len(args) != 2 or len(kwargs) != 2:
         raise UsageError("frame_config.model_args and model_kwargs have one entry for each of the two models")
     made = [_described(*one) for one in zip(models, args, kwargs, strict=True)]
