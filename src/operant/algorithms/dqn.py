@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,22 @@ def dqn_loss(
     return (weight * each).mean()
 
 
+def own_loss(
+    q: torch.Tensor,
+    action: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor,
+    criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """E[w ℓ(Q(s, a), y)] with a criterion ℓ that gives a loss for each row, or one for all where nothing is weighed."""
+    each = criterion(q.gather(1, action[:, None])[:, 0], target)
+    if each.ndim:
+        return (weight * each).mean()
+    if bool((weight != 1.0).any()):
+        raise UsageError("with prioritised replay the criterion must give one loss for each row: reduction='none'")
+    return each
+
+
 def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss: str) -> tuple[Array, Array]:
     """The gradient of `dqn_loss` by Q, and the errors."""
     rows = np.arange(len(q))
@@ -136,6 +153,8 @@ class DQN:
         self.progress = 0.0
         self.steps = 0
         self.measure = True
+        self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+        """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
         self._copied_at = 0
 
     @property
@@ -233,14 +252,15 @@ class DQN:
         action = batch["action"].reshape(-1)
         weight = batch.get("weight")
         target = self.targets(batch)
-        if self.q.fused:
+        if self.q.fused and self.criterion is None:
             q = self.q.forward(batch["obs"])
             slope, error = dqn_slope(q, action, target, weight, settings.loss)
             self.q.backward(slope)
         else:
             q_tensor = self.q.tensors(batch["obs"])
             weights = torch.ones(len(action)) if weight is None else torch.as_tensor(weight, dtype=q_tensor.dtype)
-            loss = dqn_loss(q_tensor, torch.as_tensor(action), torch.from_numpy(target), weights, settings.loss)
+            of = q_tensor, torch.as_tensor(action), torch.from_numpy(target), weights
+            loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
             self.flat.grad_tensor.zero_()
             loss.backward()  # type: ignore[no-untyped-call]
             q = q_tensor.detach().numpy()

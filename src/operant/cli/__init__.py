@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": "serve",
     "sync": "sync",
     "train": "train",
+    "auto": "auto",
     "view": "view",
 }
 

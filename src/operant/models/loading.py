@@ -16,7 +16,12 @@ __all__ = ["import_name", "load_module"]
 
 
 def load_module(given: Any, arguments: Mapping[str, Any]) -> nn.Module:
-    """An `nn.Module` from an instance, a class or an importable name such as ``qnet.QNet`` or ``__main__.QNet``."""
+    """An `nn.Module` from an instance, a class or an importable name such as ``qnet.QNet`` or ``__main__.QNet``.
+
+    ``{"class": …, "args": […], "kwargs": {…}}`` is a class or name with arguments of its own.
+    """
+    if isinstance(given, Mapping):
+        return _make(given)
     found = import_name(given) if isinstance(given, str) else given
     if isinstance(found, nn.Module):
         return found
@@ -28,6 +33,21 @@ def load_module(given: Any, arguments: Mapping[str, Any]) -> nn.Module:
                 f"{found.__name__} could not be made with model.arguments {dict(arguments)}: {error}"
             ) from None
     raise UsageError(f"a model is an nn.Module, a class of it, or the name of one; got {given!r}")
+
+
+def _make(given: Mapping[str, Any]) -> nn.Module:
+    if "class" not in given or not given.keys() <= {"class", "args", "kwargs"}:
+        raise UsageError(f"a model as a mapping has `class`, and maybe `args` and `kwargs`; got {sorted(given)}")
+    kind = import_name(given["class"]) if isinstance(given["class"], str) else given["class"]
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise UsageError(f"a model is a class of nn.Module or the name of one; got {given['class']!r}")
+    try:
+        return kind(*given.get("args", ()), **given.get("kwargs", {}))
+    except TypeError as error:
+        raise UsageError(
+            f"{kind.__name__} could not be made with args {list(given.get('args', ()))} and kwargs "
+            f"{dict(given.get('kwargs', {}))}: {error}"
+        ) from None
 
 
 def import_name(name: str) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 
 from operant.errors import OperantError
 
-__all__ = ["CheckpointError", "CheckpointStore", "read_weights", "write_weights"]
+__all__ = ["CheckpointError", "CheckpointStore", "pack_state", "read_weights", "unpack_state", "write_weights"]
 
 FORMAT = "operant-checkpoint-1"
 _ARRAY = "__array__"
@@ -55,23 +55,13 @@ class CheckpointStore:
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the state beside the others, then rename it into place; older ones than `keep` go."""
-        arrays: dict[str, np.ndarray[Any, Any]] = {}
-        plain = _split(state, "", arrays)
-        packed = io.BytesIO()
-        np.savez(packed, **arrays)  # type: ignore[arg-type]
-        content = packed.getbuffer()
-        document = {
-            "format": FORMAT,
-            "step": step,
-            "sha256": hashlib.sha256(content).hexdigest(),
-            "state": plain,
-        }
+        document, content = pack_state(step, state)
         self.folder.mkdir(parents=True, exist_ok=True)
         target = self.folder / f"step-{step:012d}"
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self.folder))
         try:
             _write(draft / "state.npz", content)
-            _write(draft / "state.json", json.dumps(document).encode())
+            _write(draft / "state.json", document.encode())
             if target.exists():
                 shutil.rmtree(target)
             draft.rename(target)
@@ -105,21 +95,41 @@ class CheckpointStore:
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The state in one checkpoint folder."""
     try:
-        document = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        text = (path / "state.json").read_text(encoding="utf-8")
         content = (path / "state.npz").read_bytes()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is no checkpoint: {Path(str(error.filename)).name} is missing") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise CheckpointError(f"{path / 'state.json'} is cut short or not JSON: {error}") from None
+    return unpack_state(text, content, str(path / "state.json"), str(path / "state.npz"))
+
+
+def pack_state(step: int, state: Mapping[str, Any]) -> tuple[str, memoryview]:
+    """A state as a JSON document and the arrays of it as the bytes of an npz file, whose checksum the document has."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    plain = _split(state, "", arrays)
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)  # type: ignore[arg-type]
+    content = packed.getbuffer()
+    checksum = hashlib.sha256(content).hexdigest()
+    return json.dumps({"format": FORMAT, "step": step, "sha256": checksum, "state": plain}), content
+
+
+def unpack_state(text: str, content: bytes, document_name: str, arrays_name: str) -> dict[str, Any]:
+    """The state that `pack_state` packed; the names are for messages. Nothing in it is executed."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{document_name} is cut short or not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CheckpointError(f"{path / 'state.json'} is not of the format {FORMAT}")
+        raise CheckpointError(f"{document_name} is not of the format {FORMAT}")
     if hashlib.sha256(content).hexdigest() != document.get("sha256"):
-        raise CheckpointError(f"{path / 'state.npz'} is cut short or changed: its checksum differs")
+        raise CheckpointError(f"{arrays_name} is cut short or changed: its checksum differs")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, zipfile.BadZipFile, OSError) as error:
-        raise CheckpointError(f"{path / 'state.npz'} cannot be read: {error}") from None
+        raise CheckpointError(f"{arrays_name} cannot be read: {error}") from None
     joined = _join(document["state"], arrays)
     assert isinstance(joined, dict)
     return joined

@@ -157,6 +157,11 @@ class Training:
         rows = self.config.env.num_envs
         return max(1, -(-int(settings.train_every) // rows)) * rows
 
+    @property
+    def horizon(self) -> int:
+        """The environment steps that schedules are measured by."""
+        return self.config.total_steps
+
     def begin(self) -> None:
         """Reset the environments; a resumed training has its state instead."""
         self.collector.reset(self.config.seed)
@@ -179,21 +184,25 @@ class Training:
                 if left:
                     task.run(max_step=left)
         finally:
-            self.env.close()
-            if self._evaluation_env is not None:
-                self._evaluation_env.close()
-            self.recording.close()
+            self.close()
         return self._result()
+
+    def close(self) -> None:
+        """Release the environments and the loggers."""
+        self.env.close()
+        if self._evaluation_env is not None:
+            self._evaluation_env.close()
+        self.recording.close()
 
     def collect(self, ctx: Context) -> None:
         """Act in the environments. Writes ``ctx.env_step``, and ``ctx.batch`` for on-policy algorithms."""
         if self.done:
             return
         if isinstance(self.collector, RolloutCollector):
-            self.algorithm.set_progress(self.env_step, self.config.total_steps)
+            self.algorithm.set_progress(self.env_step, self.horizon)
             ctx.batch = self.collector.collect()
         else:
-            self.collector.collect(self.steps_per_pass, self.config.total_steps)
+            self.collector.collect(self.steps_per_pass, self.horizon)
         ctx.env_step = self.collector.env_step
 
     def learn(self, ctx: Context) -> None:
@@ -215,7 +224,7 @@ class Training:
         settings = self.config.algorithm_settings
         if self.env_step < settings.learning_starts:
             return {}
-        self.algorithm.set_progress(self.env_step, self.config.total_steps)
+        self.algorithm.set_progress(self.env_step, self.horizon)
         if isinstance(buffer, PrioritizedReplayBuffer):
             buffer.beta = self.algorithm.beta
         measure = self.algorithm.measure
@@ -245,13 +254,24 @@ class Training:
         self.recording.add_scalars(values, step)
         self.observer.point(step, rate, episodes.mean_return)
         if self.config.doctor:
-            for sentence in self.doctor.look(self.metrics, episodes.mean_return, step / self.config.total_steps):
+            for sentence in self.doctor.look(self.metrics, episodes.mean_return, step / self.horizon):
                 self._warn(sentence)
 
     def evaluate(self, ctx: Context) -> None:
         """Judge the policy on seeds of its own; keep the best one. Sets ``ctx.finish`` at the stop value."""
         if self.done or not self._is_due("evaluate", ctx):
             return
+        step = self.env_step
+        found = self.judge()
+        stop = self.config.evaluation.stop_value
+        if stop is not None and found.mean >= stop:
+            self._say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
+            self._save()
+            self.done = True
+            ctx.finish = True
+
+    def judge(self) -> Evaluation:
+        """Evaluate now, record it, and keep the policy if it is the best so far."""
         step = self.env_step
         self._last["evaluate"] = step
         found = self.evaluation(self.config.evaluation.episodes)
@@ -263,12 +283,7 @@ class Training:
             self.best = (step, found.mean)
             self.save_weights(self.writer.run_dir / "best" / "weights.safetensors", found.mean)
         self.observer.evaluated(step, found, best)
-        stop = self.config.evaluation.stop_value
-        if stop is not None and found.mean >= stop:
-            self._say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
-            self._save()
-            self.done = True
-            ctx.finish = True
+        return found
 
     def checkpoint(self, ctx: Context) -> None:
         """Save everything, so that the training can go on from here exactly."""

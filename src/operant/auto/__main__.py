@@ -1,0 +1,5 @@
+import sys
+
+from operant.auto.command import main
+
+sys.exit(main())

@@ -1,0 +1,227 @@
+"""Configs of the launcher: written complete, read strictly. Nothing here loads Lightning."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operant.algorithms import ALGORITHMS, find_algorithm
+from operant.errors import UsageError, nearest
+from operant.settings import fill, setting, to_mapping
+from operant.training.machin import PARTS, from_machin, to_machin
+
+__all__ = [
+    "LaunchSettings",
+    "Plan",
+    "check_config",
+    "generate_algorithm_config",
+    "generate_training_config",
+    "get_available_algorithms",
+    "plain_config",
+    "read_config",
+    "write_config",
+]
+
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """The keys of a config. What `frame_config` and the two groups of the environment hold is theirs to say."""
+
+    frame: str = setting("", "name of the algorithm, such as DQN")
+    frame_config: dict[str, Any] = setting({}, "its settings, in Machin's words or Operant's")
+    env: str = setting("", "name of the environment module: openai_gym, an entry point, or an import path")
+    train_env_config: dict[str, Any] = setting({}, "the environment to train in")
+    test_env_config: dict[str, Any] = setting({}, "the environment to judge in")
+    root_dir: str = setting("trial", "folder of checkpoints, pictures and the config; a taken one is never overwritten")
+    episode_per_epoch: int = setting(10, "training episodes of one epoch")
+    max_episodes: int = setting(10_000, "training episodes at most")
+    early_stopping_patience: int | None = setting(3, "epochs without a better total reward before it ends; null: none")
+    stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
+    gpus: Any = setting(None, "list, number or string; these algorithms train on the CPU, which is then said")
+    num_nodes: int = setting(1, "for distributed algorithms, of which there are none yet")
+    num_processes: int = setting(1, "for distributed algorithms, of which there are none yet")
+    seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
+    name: str = setting("", "what the run is called; by default environment and algorithm")
+
+    def __post_init__(self) -> None:
+        for key in ("episode_per_epoch", "max_episodes"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
+            raise UsageError(
+                f"early_stopping_patience is {self.early_stopping_patience}; it must be at least 1, or null for none"
+            )
+        for key in ("num_nodes", "num_processes"):
+            if getattr(self, key) != 1:
+                raise UsageError(
+                    f"{key} is {getattr(self, key)}, but {self.frame or 'the algorithm'} is not distributed: leave it "
+                    "out (num_envs in train_env_config steps several environments together)"
+                )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A config that was checked: what is to be trained, with which settings and parts, and for how long."""
+
+    launch: LaunchSettings
+    algorithm: str
+    """The algorithm's name in Operant, such as ``dqn``."""
+    settings: Any
+    parts: Config
+    """What of `frame_config` is no setting: models, optimizer, criterion, …"""
+    model: Config
+    """Settings of networks that are built from the spaces."""
+    seed: int
+
+    @property
+    def epochs(self) -> int:
+        return math.ceil(self.launch.max_episodes / self.launch.episode_per_epoch)
+
+
+def get_available_algorithms() -> list[str]:
+    """The names that `frame` may have."""
+    return [name.upper() for name in sorted(ALGORITHMS)]
+
+
+def generate_training_config(
+    root_dir: str = LaunchSettings.root_dir,
+    episode_per_epoch: int = LaunchSettings.episode_per_epoch,
+    max_episodes: int = LaunchSettings.max_episodes,
+    config: Mapping[str, Any] | None = None,
+    early_stopping_patience: int | None = LaunchSettings.early_stopping_patience,
+) -> Config:
+    """Add how long to train and where to keep it. What the config has already stays, unless it is given here."""
+    ours = {
+        "root_dir": root_dir,
+        "episode_per_epoch": episode_per_epoch,
+        "max_episodes": max_episodes,
+        "early_stopping_patience": early_stopping_patience,
+    }
+    given = {key: value for key, value in ours.items() if value != getattr(LaunchSettings, key)}
+    return {**ours, **copied(config or {}), **given}
+
+
+def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None = None) -> Config:
+    """Add the algorithm with all of its settings. What the config has of them already stays."""
+    result: Config = copied(config or {})
+    kind = algorithm_key(algorithm)
+    given = result.get("frame_config", {})
+    _, settings_class = find_algorithm(kind)
+    settings, _ = from_machin(settings_class, {})
+    count = (
+        2 if "value_weight" in settings.__dataclass_fields__ or "target_every" in settings.__dataclass_fields__ else 1
+    )
+    parts = copied(PARTS)
+    parts |= {"models": [None] * count, "model_args": [[] for _ in range(count)]}
+    parts["model_kwargs"] = [{} for _ in range(count)]
+    result["frame"] = kind.upper()
+    result["frame_config"] = {**parts, **to_machin(settings), **given}
+    result.setdefault("gpus", [0])
+    return result
+
+
+def copied(config: Any) -> Any:
+    """The groups and lists of a config anew; what stands in them (models, buffers) is the user's and stays the same."""
+    if isinstance(config, Mapping):
+        return {key: copied(value) for key, value in config.items()}
+    return [copied(value) for value in config] if isinstance(config, (list, tuple)) else config
+
+
+def algorithm_key(name: str) -> str:
+    if not isinstance(name, str) or name.lower() not in ALGORITHMS:
+        known = get_available_algorithms()
+        raise UsageError(f"there is no algorithm {name!r}{nearest(str(name), known)}; known: {', '.join(known)}")
+    return name.lower()
+
+
+def check_config(config: Mapping[str, Any]) -> Plan:
+    """Check a whole config before anything is made of it; what is wrong is said in one sentence."""
+    if not isinstance(config, Mapping):
+        raise UsageError(f"a config is a mapping of names and values, not {type(config).__name__}")
+    if "batch_num" in config:
+        raise UsageError("batch_num is for distributed algorithms, of which there are none yet: leave it out")
+    for key in ("frame", "env"):
+        if not config.get(key):
+            command = "generate_algorithm_config" if key == "frame" else "generate_env_config"
+            raise UsageError(f"the config has no {key!r}; `{command}` or `operant auto generate` writes it")
+    launch = fill(LaunchSettings, config)
+    check_gpus(launch.gpus)
+    kind = algorithm_key(launch.frame)
+    _, settings_class = find_algorithm(kind)
+    frame_config = dict(launch.frame_config)
+    model = frame_config.pop("model", {})
+    if not isinstance(model, Mapping):
+        raise UsageError(f"'frame_config.model' is a group of settings such as {{'hidden': [64, 64]}}, got {model!r}")
+    settings, parts = from_machin(settings_class, frame_config)
+    seed = launch.seed if launch.seed is not None else int(os.environ.get("OPERANT_SEED") or 0)
+    return Plan(launch, kind, settings, parts, dict(model), seed)
+
+
+def check_gpus(gpus: Any) -> int:
+    """How many GPUs are asked for (−1: all): a list of numbers, a number, a string such as "0,1" or "-1", or null."""
+    if gpus is None:
+        return 0
+    if isinstance(gpus, str):
+        words = [word.strip() for word in gpus.split(",") if word.strip()]
+        if not all(word.lstrip("-").isdigit() for word in words):
+            raise UsageError(f'gpus is {gpus!r}; write numbers, such as "0,1", or null for the CPU')
+        numbers = [int(word) for word in words]
+        if numbers == [-1]:
+            return -1
+        # As Lightning reads it: "3" is a count, "3," is GPU number 3.
+        gpus = numbers if "," in gpus else (numbers[0] if numbers else 0)
+    if isinstance(gpus, bool) or not isinstance(gpus, (int, list, tuple)):
+        raise UsageError(f"gpus is a list, a number, a string or null, got {gpus!r}")
+    if isinstance(gpus, int):
+        if gpus < -1:
+            raise UsageError(f"gpus is {gpus}; it is a count from 0 up, or -1 for all")
+        return gpus
+    if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in gpus):
+        raise UsageError(f"gpus is {list(gpus)!r}; a list names GPUs by their numbers, from 0 up")
+    return len(gpus)
+
+
+def read_config(path: str | Path) -> Config:
+    """A config file; `Infinity` may be written bare or as a string."""
+    file = Path(path)
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {file}; `operant auto generate` writes one") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{file} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{file} must hold a mapping of names and values, not {type(values).__name__}")
+    return values
+
+
+def write_config(config: Mapping[str, Any], path: str | Path) -> None:
+    """Write a config as JSON that every reader takes: infinity is a string, a class its name."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(plain_config(config), indent=4, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def plain_config(config: Any) -> Any:
+    """A config as plain values."""
+    if isinstance(config, Mapping):
+        return {str(key): plain_config(value) for key, value in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [plain_config(value) for value in config]
+    if isinstance(config, float) and not math.isfinite(config):
+        return "NaN" if math.isnan(config) else ("Infinity" if config > 0 else "-Infinity")
+    if config is None or isinstance(config, (str, int, float, bool)):
+        return config
+    if hasattr(config, "__dataclass_fields__") and not isinstance(config, type):
+        return plain_config(to_mapping(config))
+    kind = (
+        config if isinstance(config, type) or (callable(config) and hasattr(config, "__qualname__")) else type(config)
+    )
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,290 @@
+"""Frames: an algorithm with the verbs that environment extensions know — act, store an episode, update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from operant.algorithms import ALGORITHMS, find_algorithm
+from operant.auto.config import Config, Plan, algorithm_key, check_config, generate_algorithm_config
+from operant.auto.episodes import rollout_of, rows_of, with_masks
+from operant.auto.parts import Parts, equip, prepare_parts, probe
+from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.errors import UsageError
+from operant.models.observations import MASK_KEY
+from operant.training.collecting import unmasked
+
+__all__ = ["Frame", "frame_class", "make_buffer"]
+
+_FAR = 10**12  # environment steps, while nothing is known of how many there will be
+STATE = "state"
+"""The key of a state that has only one part."""
+
+
+class Frame:
+    """An algorithm by the verbs of Machin.
+
+    States are dicts of arrays or tensors with a leading axis, ``{"state": …}`` or one entry for each part of a dict
+    observation; ``action_mask`` in them says what may be done. Actions come back as tensors with that axis.
+    """
+
+    algorithm_name: ClassVar[str] = ""
+
+    def __init__(self, plan: Plan, parts: Parts | None = None) -> None:
+        self.plan = plan
+        self.parts = parts or prepare_parts(plan)
+        self.seed = plan.seed
+        self.exploring = True
+        self.env_step = 0
+        self.progress = 0.0
+        self.train_iter = 0
+        self.algorithm: Any = None
+        self.buffer: ReplayBuffer | None = None
+        self.schedule: Any = None
+        self._clock = 0.0
+        self._rollout: list[dict[str, Any]] = []
+        self._rng = np.random.default_rng([plan.seed, 4])
+        self._learn_rng = np.random.default_rng([plan.seed, 3])
+
+    @classmethod
+    def generate_config(cls, config: Mapping[str, Any] | None = None) -> Config:
+        """The config with this algorithm's settings; what it has already stays."""
+        config = generate_algorithm_config(cls.algorithm_name, config)
+        config.pop("gpus")
+        return config
+
+    @classmethod
+    def init_from_config(
+        cls, config: Mapping[str, Any], observation_space: Any = None, action_space: Any = None
+    ) -> Frame:
+        """A frame from a config with ``frame`` and ``frame_config``; without spaces `build` makes it whole later."""
+        plan = check_config({"env": "openai_gym", **config})
+        if cls.algorithm_name and plan.algorithm != algorithm_key(cls.algorithm_name):
+            raise UsageError(f"the config is of {config['frame']}, not of {cls.algorithm_name}")
+        frame = frame_class(plan.algorithm)(plan)
+        if observation_space is not None and action_space is not None:
+            frame.build(observation_space, action_space)
+        return frame
+
+    def build(self, observation_space: Any, action_space: Any) -> None:
+        """Make the algorithm for these spaces."""
+        kind, _ = find_algorithm(self.plan.algorithm)
+        self.algorithm = kind(observation_space, action_space, self.parts.settings, self.parts.model, self.seed)
+        self.schedule = equip(self.algorithm, self.parts)
+        probe(self.algorithm, observation_space)
+        if self.algorithm.data.kind == "transition":
+            self.buffer = make_buffer(self.parts, 1)
+
+    # -- acting ------------------------------------------------------------------------------------------------------
+    def act(self, state: Mapping[str, Any], **kwargs: Any) -> Any:
+        """The best action; of an algorithm that learns from rollouts a sampled one, with log-probability and entropy.
+
+        Such an action may lie beyond the bounds of the space: `to_env` puts it inside.
+        """
+        if self._algorithm().data.kind == "rollout":
+            return self._act_rollout(state, **kwargs)
+        return self._act_transition(state, explore=False, **kwargs)
+
+    def act_with_noise(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
+        """An action as the algorithm explores."""
+        if self._algorithm().data.kind == "rollout":
+            action: torch.Tensor = self._act_rollout(state, **kwargs)[0]
+            return action
+        return self._act_transition(state, explore=self.exploring, **kwargs)
+
+    def act_discrete(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
+        """The best of several actions, as a column."""
+        return self._column(self._act_transition(state, explore=False, **kwargs))
+
+    def act_discrete_with_noise(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
+        """One of several actions, with exploration, as a column; ``epsilon=0.1`` sets the share of random ones."""
+        return self._column(self._act_transition(state, explore=self.exploring, **kwargs))
+
+    def to_env(self, action: Any) -> Any:
+        """Actions as environments take them, inside the bounds of their space."""
+        head: Any = getattr(self._algorithm(), "head", None)
+        values = np.asarray(action)
+        return head.to_env(values) if hasattr(head, "to_env") else values
+
+    @contextmanager
+    def without_noise(self) -> Iterator[None]:
+        """Let every verb give the best action, for evaluations."""
+        self.exploring = False
+        try:
+            yield
+        finally:
+            self.exploring = True
+
+    def _act_transition(self, state: Mapping[str, Any], explore: bool, **kwargs: Any) -> torch.Tensor:
+        algorithm = self._algorithm()
+        if algorithm.data.kind == "rollout":
+            raise UsageError(f"{self.plan.launch.frame} acts by `act`, which gives action, log-probability and entropy")
+        obs, mask = self._observed(state)
+        rng = self._rng if explore else None
+        try:
+            action = algorithm.draw(obs, rng, mask, **kwargs)
+        except TypeError as error:
+            raise UsageError(f"act_kwargs {sorted(kwargs)} are not understood: {error}; `epsilon` is") from None
+        return torch.as_tensor(np.asarray(action))
+
+    def _act_rollout(self, state: Mapping[str, Any], **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        if kwargs:
+            raise UsageError(f"act_kwargs {sorted(kwargs)} are not understood: a policy that is sampled takes none")
+        algorithm = self._algorithm()
+        obs, mask = self._observed(state)
+        rows = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
+        noise = algorithm.head.noise(self._rng, 1, rows)[0] if self.exploring else None
+        _, action = algorithm.draw(obs, noise, mask)
+        output = algorithm.head.mask(algorithm.policy_output(obs), mask)
+        log_prob, entropy, _ = algorithm.head.evaluate(output, action, algorithm._log_std)
+        return tuple(torch.as_tensor(np.asarray(one)) for one in (action, log_prob, entropy))  # type: ignore[return-value]
+
+    def _observed(self, state: Mapping[str, Any]) -> tuple[Any, Any]:
+        if not isinstance(state, Mapping):
+            raise UsageError(f"a state is a dict such as {{'state': observations}}, got {type(state).__name__}")
+        values = {key: np.asarray(value) for key, value in state.items()}
+        mask = values.pop(MASK_KEY, None)
+        raw = values[STATE] if values.keys() == {STATE} else values
+        return self._algorithm().adapter.adapt(raw), None if mask is None else mask.astype(bool)
+
+    def _algorithm(self) -> Any:
+        if self.algorithm is None:
+            raise UsageError(
+                "this frame has no spaces yet: set observation_space and action_space on the dataset, or call build"
+            )
+        return self.algorithm
+
+    @staticmethod
+    def _column(action: torch.Tensor) -> torch.Tensor:
+        return action[:, None] if action.ndim == 1 else action
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+    def store_episode(self, episode: list[dict[str, Any]]) -> None:
+        """Keep the transitions of one episode to learn from."""
+        rows = rows_of(episode, self._algorithm().adapter, self.algorithm.actions)
+        self.env_step += len(rows)
+        if self.buffer is None:
+            self._rollout += rows
+            return
+        for row in rows:
+            self.buffer.add(**{key: _batched(value) for key, value in with_masks(row).items()})
+        if not self.ready:
+            self._clock = float(self.env_step)
+            self._tell_progress(self.env_step)
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough is stored for an update."""
+        if self.buffer is None:
+            return len(self._rollout) >= max(2, int(self.parts.settings.rollout))
+        return self.env_step >= int(self.parts.settings.learning_starts) and len(self.buffer) > 0
+
+    def update(self, **_unused: bool) -> dict[str, float]:
+        """One update: a gradient step from replay, or all epochs over what was stored since the last one.
+
+        Without anything new to learn from nothing happens, so calling it once too often does no harm.
+        """
+        if _unused:
+            known = ("update_value", "update_policy", "update_target", "concatenate_samples")
+            wrong = [key for key, value in _unused.items() if key not in known or not value]
+            if wrong:
+                raise UsageError(f"update always updates everything; it takes no {', '.join(wrong)}")
+        algorithm = self._algorithm()
+        if self.buffer is not None:
+            return self._update_from_replay(self.buffer)
+        if len(self._rollout) < 2:
+            return {}
+        self._tell_progress(self.env_step)
+        rows, self._rollout = self._rollout, []
+        metrics, _ = algorithm.learn(rollout_of(rows))
+        self.train_iter += 1
+        return dict(metrics)
+
+    def _update_from_replay(self, buffer: ReplayBuffer) -> dict[str, float]:
+        if not len(buffer):
+            return {}
+        settings = self.parts.settings
+        # Episodes come whole, but schedules and the target network go by steps: each update stands for its share.
+        self._clock = min(float(self.env_step), self._clock + self.steps_per_update)
+        self._tell_progress(int(self._clock))
+        if isinstance(buffer, PrioritizedReplayBuffer):
+            buffer.beta = self.algorithm.beta
+        batch = unmasked(buffer.sample(settings.batch, self._learn_rng))
+        metrics, priorities = self.algorithm.learn(batch)
+        buffer.update_priorities(batch["index"], priorities, batch["generation"])
+        self.train_iter += 1
+        return dict(metrics)
+
+    @property
+    def steps_per_update(self) -> float:
+        """Environment steps that one update from replay stands for."""
+        settings = self.parts.settings
+        return float(settings.train_every / settings.updates) if settings.updates else 1.0
+
+    def _tell_progress(self, step: int) -> None:
+        total = round(self.env_step / self.progress) if self.progress > 0 else _FAR
+        self.algorithm.set_progress(step, total)
+
+    def update_lr_scheduler(self, total_reward: float = 0.0) -> None:
+        """Another epoch has ended, for `lr_scheduler`."""
+        if self.schedule is not None:
+            self.schedule.step(total_reward)
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "algorithm": self._algorithm().state_dict(),
+            "env_step": self.env_step,
+            "train_iter": self.train_iter,
+            "clock": self._clock,
+            "rng": self._rng.bit_generator.state,
+            "learn_rng": self._learn_rng.bit_generator.state,
+            "rollout": self._rollout,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._algorithm().load_state_dict(state["algorithm"])
+        self.env_step = int(state["env_step"])
+        self.train_iter = int(state["train_iter"])
+        self._clock = float(state["clock"])
+        self._rng.bit_generator.state = state["rng"]
+        self._learn_rng.bit_generator.state = state["learn_rng"]
+        self._rollout = list(state["rollout"])
+
+
+def frame_class(name: str) -> type[Frame]:
+    """The frame of an algorithm: ``frame_class("DQN").generate_config()``."""
+    key = algorithm_key(name)
+    return type(key.upper(), (Frame,), {"algorithm_name": key.upper(), "__module__": __name__})
+
+
+def make_buffer(parts: Parts, num_envs: int) -> ReplayBuffer:
+    """The replay that the settings describe, or the user's own."""
+    settings, own = parts.settings, parts.buffer
+    if isinstance(own, ReplayBuffer):
+        if own.num_envs != num_envs:
+            raise UsageError(f"frame_config.replay_buffer is for {own.num_envs} environments, but there are {num_envs}")
+        return own
+    sizes = {"n_step": settings.n_step, "gamma": settings.gamma}
+    capacity = max(settings.buffer, num_envs)
+    if settings.prioritized:
+        return PrioritizedReplayBuffer(
+            capacity, num_envs, alpha=settings.priority_alpha, beta=settings.priority_beta, **sizes
+        )
+    buffer: ReplayBuffer = (own or ReplayBuffer)(capacity, num_envs, **sizes)
+    return buffer
+
+
+def __getattr__(name: str) -> type[Frame]:
+    # `from operant.auto.frames import DQN`: one for each algorithm, also those that come later.
+    if name.lower() in ALGORITHMS and name.isupper():
+        return frame_class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _batched(value: Any) -> Any:
+    return {key: _batched(part) for key, part in value.items()} if isinstance(value, dict) else np.asarray(value)[None]

@@ -1,0 +1,104 @@
+"""The Lightning module: a training step is one `task.step()`, an epoch is so many episodes and then an evaluation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+
+from operant.auto.learners import Learner
+from operant.auto.saving import KEY, ReplayKeeper, pack, unpack
+from operant.framework import Task
+from operant.tracking import SummaryWriter
+
+__all__ = ["TaskModule"]
+
+
+class Passes:
+    """What Lightning iterates over: passes without end. When an epoch is over is told by its episodes."""
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.count()
+
+
+class PassCounter(torch.optim.Optimizer):
+    """Optimizes nothing: the algorithm does. Lightning counts its `global_step` by optimizer steps, so one is made."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        return None
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        return None
+
+
+class TaskModule(LightningModule):
+    """Drives a learner: passes by `task.step()`, the test environment after each epoch, all state in checkpoints."""
+
+    def __init__(self, learner: Learner, writer: SummaryWriter, episode_per_epoch: int, max_episodes: int) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.network = learner.network
+        self.learner = learner
+        self.writer = writer
+        self.task = Task()
+        for middleware in learner.middleware():
+            self.task.use(middleware)
+        self.episode_per_epoch = episode_per_epoch
+        self.max_episodes = max_episodes
+        self.rewards: list[float] = []
+        self.evaluated: Any = None
+        """Called with epoch, total reward and whether it is the best, after each epoch."""
+        self._keeper = ReplayKeeper()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        # Gradients are views into one vector, which the algorithm clears itself; dropping them would cut it off.
+        return None
+
+    def configure_optimizers(self) -> Any:
+        return PassCounter(self.network.parameters())
+
+    def train_dataloader(self) -> Any:
+        return Passes()
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
+        self.learner.due = min(self.max_episodes, self.episode_per_epoch * (self.current_epoch + 1))
+        # −1 ends the epoch. Each has at least one pass: many environments may end many episodes in one.
+        return -1 if batch_idx and self.learner.episodes >= self.learner.due else None
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.task.step()
+        self.optimizers().step()  # type: ignore[union-attr]
+
+    def on_train_epoch_end(self) -> None:
+        learner = self.learner
+        reward, best = learner.judge()
+        self.rewards.append(reward)
+        # Recorded by environment steps, like all else; Lightning gets it for its callbacks and its bar.
+        self.writer.add_scalar("total_reward", reward, learner.env_step)
+        self.writer.add_scalar("epoch", float(self.current_epoch), learner.env_step)
+        self.log("total_reward", reward, prog_bar=True, logger=False, batch_size=1)
+        self.log("training_reward", learner.training_reward, prog_bar=True, logger=False, batch_size=1)
+        if learner.episodes >= self.max_episodes:
+            self.trainer.should_stop = True
+        if self.evaluated is not None:
+            self.evaluated(self.current_epoch, reward, best)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        state = {**self.learner.state_dict(), "rewards": self.rewards}
+        checkpoint[KEY] = pack(self.learner.env_step, self.writer.run_id, state)
+        if "replay" in state:
+            places = [getattr(one, "dirpath", None) for one in self.trainer.checkpoint_callbacks]
+            folders = [Path(str(place)) for place in places if place]
+            self._keeper.prune(self.learner.replay_folder, state["replay"], folders)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        state = unpack(checkpoint, "the checkpoint")
+        self.rewards = [float(one) for one in state.pop("rewards")]
+        self.learner.load_state_dict(state)

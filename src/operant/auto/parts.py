@@ -1,0 +1,247 @@
+"""What of a `frame_config` is no number: models, optimizer, criterion, schedule, buffer. Checked, and put in place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from operant.auto.config import Config, Plan
+from operant.auto.naming import resolve
+from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
+from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.errors import UsageError
+from operant.models.observations import to_tensors
+from operant.models.settings import ModelSettings
+from operant.settings import fill
+
+__all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names"]
+
+_ROLES = {"rollout": ("actor", "critic"), "transition": ("the network", "its target")}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one algorithm, as objects."""
+
+    settings: Any
+    model: ModelSettings
+    optimizer: type[torch.optim.Optimizer] | None = None
+    criterion: nn.Module | None = None
+    scheduler: type | None = None
+    scheduler_args: tuple[Any, ...] = ()
+    scheduler_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    buffer: Any = None
+    visualize: bool = False
+    visualize_dir: str = ""
+
+
+def resolve_names(config: Mapping[str, Any], names: Mapping[str, Any] | None) -> Config:
+    """The config with the classes that its names stand for, so that whoever gets it need not know where they are."""
+    result = dict(config)
+    frame_config = dict(result.get("frame_config") or {})
+    for key in ("optimizer", "lr_scheduler", "criterion", "replay_buffer"):
+        given = frame_config.get(key)
+        # Names that Operant has an algorithm's own form of stay names.
+        if isinstance(given, str) and (key in ("lr_scheduler", "replay_buffer") or not _is_torch_name(key, given)):
+            frame_config[key] = resolve(key, given, names)
+    models = frame_config.get("models")
+    if isinstance(models, (list, tuple)):
+        frame_config["models"] = [resolve("models", one, names) for one in models]
+    if "frame_config" in result:
+        result["frame_config"] = frame_config
+    return result
+
+
+def _is_torch_name(key: str, given: str) -> bool:
+    return hasattr(torch.optim if key == "optimizer" else nn, given)
+
+
+def prepare_parts(plan: Plan) -> Parts:
+    """Check the parts of a plan and make objects of them."""
+    given = plan.parts
+    if given.get("replay_device", "cpu") not in (None, "cpu"):
+        raise UsageError(
+            f"frame_config.replay_device is {given['replay_device']!r}; replay lies in the machine's memory: 'cpu'"
+        )
+    on_policy = "value_weight" in plan.settings.__dataclass_fields__
+    _check_limits(plan)
+    settings, buffer = _buffer(plan, on_policy)
+    optimizer = resolve("optimizer", given.get("optimizer"))
+    if optimizer is not None and not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
+        raise UsageError(f"frame_config.optimizer is a class of torch.optim.Optimizer or its name, got {optimizer!r}")
+    scheduler = resolve("lr_scheduler", given.get("lr_scheduler"))
+    if scheduler is None and (given.get("lr_scheduler_args") or given.get("lr_scheduler_kwargs")):
+        raise UsageError("frame_config has lr_scheduler_args or lr_scheduler_kwargs, but no lr_scheduler")
+    if scheduler is not None and not isinstance(scheduler, type):
+        raise UsageError(f"frame_config.lr_scheduler is a class or its name, got {scheduler!r}")
+    if given.get("visualize_dir") and not given.get("visualize"):
+        raise UsageError("frame_config.visualize_dir is set, but visualize is false: set it to true, or leave both")
+    return Parts(
+        settings=settings,
+        model=_models(plan, on_policy),
+        optimizer=optimizer,
+        criterion=_criterion(given, on_policy),
+        scheduler=scheduler,
+        scheduler_args=_first(given.get("lr_scheduler_args"), list, ()),
+        scheduler_kwargs=_first(given.get("lr_scheduler_kwargs"), Mapping, {}),
+        buffer=buffer,
+        visualize=bool(given.get("visualize")),
+        visualize_dir=str(given.get("visualize_dir") or ""),
+    )
+
+
+def _check_limits(plan: Plan) -> None:
+    """Words of Machin's that are no settings of this algorithm have one right value."""
+    given, rollout = plan.parts, getattr(plan.settings, "rollout", 0)
+    size = given.get("replay_size")
+    if size is not None and size < rollout:
+        raise UsageError(
+            f"frame_config.replay_size is {size}, but a rollout has {rollout} steps: raise it, or set null"
+        )
+    for key in ("actor_update_times", "critic_update_times"):
+        if given.get(key, 1) != 1:
+            raise UsageError(
+                f"frame_config.{key} is {given[key]}: {plan.launch.frame} makes one update of each rollout"
+            )
+
+
+def _first(given: Any, kind: Any, none: Any) -> Any:
+    """Machin gives one list or dict for each optimizer; here there is one optimizer, so one is enough."""
+    if not given:
+        return none
+    if isinstance(given, (list, tuple)) and all(isinstance(one, (list, tuple, Mapping)) for one in given):
+        inner = [one for one in given if isinstance(one, kind) or (kind is list and isinstance(one, tuple))]
+        if any(one != inner[0] for one in inner):
+            raise UsageError("lr_scheduler_args and lr_scheduler_kwargs must be the same for actor and critic here")
+        return inner[0] if inner else none
+    return given
+
+
+def _buffer(plan: Plan, on_policy: bool) -> tuple[Any, Any]:
+    buffer = resolve("replay_buffer", plan.parts.get("replay_buffer"))
+    if buffer is None:
+        return plan.settings, None
+    if on_policy:
+        raise UsageError("frame_config.replay_buffer: this algorithm learns from rollouts, not from replay; set null")
+    if buffer is PrioritizedReplayBuffer:
+        return dataclasses.replace(plan.settings, prioritized=True), None
+    is_class = isinstance(buffer, type) and issubclass(buffer, ReplayBuffer)
+    if not is_class and not isinstance(buffer, ReplayBuffer):
+        raise UsageError(f"frame_config.replay_buffer is an operant.data.ReplayBuffer or a class of it, got {buffer!r}")
+    return plan.settings, buffer
+
+
+def _criterion(given: Mapping[str, Any], on_policy: bool) -> nn.Module | None:
+    criterion = given.get("criterion")
+    args, kwargs = given.get("criterion_args") or (), dict(given.get("criterion_kwargs") or {})
+    if on_policy:
+        if criterion in (None, "MSELoss", nn.MSELoss) and not args and not kwargs:
+            return None
+        raise UsageError(
+            f"frame_config.criterion is {criterion!r}: the value of this algorithm is trained by the squared error, "
+            "MSELoss, which its closed-form gradients are made for"
+        )
+    if criterion is None:
+        if args or kwargs:
+            raise UsageError("frame_config has criterion_args or criterion_kwargs, but no criterion")
+        return None
+    found = resolve("criterion", criterion)
+    if isinstance(found, nn.Module):
+        return found
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise UsageError(f"frame_config.criterion is a loss module, its class or its name, got {criterion!r}")
+    try:
+        made = found(*args, **kwargs)
+    except TypeError as error:
+        raise UsageError(f"frame_config.criterion: {found.__name__} could not be made: {error}") from None
+    if getattr(made, "reduction", None) == "mean":
+        made.reduction = "none"  # type: ignore[assignment] # the mean is taken after the rows are weighed
+    return made
+
+
+def _models(plan: Plan, on_policy: bool) -> ModelSettings:
+    given = plan.parts
+    models = given.get("models")
+    if models is None or all(one is None for one in models):
+        for key in ("model_args", "model_kwargs"):
+            if any(given.get(key) or ()):
+                raise UsageError(f"frame_config.{key} is given, but models are null: they are built from the spaces")
+        # Networks that DQN is known to do well with; rollouts do better with tanh, which is the default.
+        usual = {} if on_policy else {"activation": "relu", "orthogonal": False}
+        return fill(ModelSettings, {**usual, **plan.model}, "frame_config.model")
+    if plan.model:
+        raise UsageError("frame_config has both models and model; the latter describes networks built from the spaces")
+    roles = _ROLES["rollout" if on_policy else "transition"]
+    if not isinstance(models, (list, tuple)) or len(models) != 2 or any(one is None for one in models):
+        raise UsageError(f"frame_config.models is a list of two: {roles[0]} and {roles[1]}; got {models!r}")
+    args = given.get("model_args") or ((), ())
+    kwargs: Any = given.get("model_kwargs") or ({}, {})
+    if len(args) != 2 or len(kwargs) != 2:
+        raise UsageError("frame_config.model_args and model_kwargs have one entry for each of the two models")
+    made = [_described(*one) for one in zip(models, args, kwargs, strict=True)]
+    if on_policy:
+        return ModelSettings(actor=made[0], critic=made[1])
+    if made[0] != made[1]:
+        raise UsageError(
+            "frame_config.models: the target network is a copy of the first, so both entries must be the same class "
+            f"with the same arguments; got {made[0]!r} and {made[1]!r}"
+        )
+    return ModelSettings(network=made[0])
+
+
+def _described(model: Any, args: Any, kwargs: Any) -> Any:
+    found = resolve("models", model)
+    if isinstance(found, nn.Module):
+        if args or kwargs:
+            raise UsageError("frame_config.model_args and model_kwargs are for classes; a made model takes none")
+        return found
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise UsageError(f"frame_config.models: a model is a class of nn.Module, its name, or made; got {model!r}")
+    return {"class": found, "args": list(args or ()), "kwargs": dict(kwargs or {})}
+
+
+def equip(algorithm: Any, parts: Parts) -> Schedule | None:
+    """Put optimizer, criterion and schedule into an algorithm; returns the schedule, which someone must step."""
+    if parts.optimizer is not None:
+        algorithm.optimizer = TorchOptimizer(parts.optimizer, algorithm.network, parts.settings.learning_rate)
+    if parts.criterion is not None:
+        algorithm.criterion = parts.criterion
+    if parts.scheduler is None:
+        return None
+    schedule = Schedule(parts.scheduler, parts.scheduler_args, parts.scheduler_kwargs, parts.settings.learning_rate)
+    algorithm.optimizer = ScheduledOptimizer(algorithm.optimizer, schedule)
+    return schedule
+
+
+def probe(algorithm: Any, observation_space: Any) -> None:
+    """Show an observation to the networks before anything begins; an output of the wrong form is said in words."""
+    from gymnasium.vector.utils import batch_space
+
+    example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
+    network = algorithm.network
+    with torch.no_grad():
+        try:
+            output = network(to_tensors(example))
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"frame_config.models: the network cannot take observations of {observation_space}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+    first = output[0] if isinstance(output, tuple) and algorithm.data.kind == "rollout" else output
+    want = (2, algorithm.actions.outputs)
+    if not isinstance(first, torch.Tensor) or tuple(first.shape) != want:
+        got = tuple(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
+        what = "logits or means" if algorithm.data.kind == "rollout" else "action values"
+        raise UsageError(
+            f"frame_config.models: for 2 observations the network must give {what} of shape {want}, but gave {got}"
+        )
+    if not bool(np.isfinite(first.numpy()).all()):
+        raise UsageError("frame_config.models: the network gives values that are not finite")
