@@ -38,6 +38,9 @@ class BaseSearcher:
         lag: proposal n sees exactly the results of proposals up to n - lag; see `ready`.
     """
 
+    looks_at_results = True
+    """False of a searcher that proposes the same whatever came of earlier proposals."""
+
     def __init__(
         self,
         search_space: Container | Sequence[Mapping[str, Any]],
@@ -51,6 +54,7 @@ class BaseSearcher:
         self.trials: dict[int, Trial] = {}
         self._next_number = 0
         self._seen: set[Hashable] = set()
+        self._keyed: tuple[Config | None, Hashable] = (None, None)
         self._held: dict[int, list[Observation]] = {}
         self._applied_up_to = -1
         self._pending: dict[int, Trial] = {}
@@ -158,16 +162,17 @@ class BaseSearcher:
         return np.random.default_rng([self.seed, number])
 
     def is_new(self, config: Config) -> bool:
-        return self._key(config) not in self._seen
+        key = self._key(config)
+        self._keyed = (config, key)  # what is new is mostly proposed next, and then remembered by its key
+        return key not in self._seen
 
     def _key(self, config: Config) -> Hashable:
         """What two configurations share exactly when they are the same; cheaper than the space's text."""
-        values = config.values()
-        key = tuple(zip(config, map(type, values), values, strict=True))
+        key: Hashable = (*config, *config.values(), *map(type, config.values()))
         try:
             hash(key)
         except TypeError:  # a list or a mapping among the values
-            return self.space.key(config)
+            key = self.space.key(config)
         return key
 
     @property
@@ -248,7 +253,8 @@ class BaseSearcher:
         trial = Trial(proposal.number, proposal.config, proposal.parent, proposal.notes)
         self.trials[proposal.number] = trial
         self._pending[proposal.number] = trial
-        self._seen.add(self._key(proposal.config))
+        known, key = self._keyed
+        self._seen.add(key if known is proposal.config else self._key(proposal.config))
 
     def _apply_held(self, number: int) -> None:
         if self.lag is None:

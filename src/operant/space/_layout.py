@@ -83,6 +83,13 @@ class Layout:
                 argument.put(config, argument.leaf.decode(units[i]))
         return self._in_order(config)
 
+    def decode_many(self, points: np.ndarray) -> list[Config]:
+        if not self._simple or not self.arguments:
+            return [self.decode(point) for point in points]
+        columns = [argument.leaf.decode_many(points[:, i]) for i, argument in enumerate(self.arguments)]
+        names = [argument.name for argument in self.arguments]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
     def encode(self, config: Mapping[str, Any]) -> np.ndarray:
         """The point of a configuration; an argument that is not active lies in the middle of its column."""
         point = np.full(len(self.arguments), 0.5)

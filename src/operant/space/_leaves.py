@@ -50,6 +50,9 @@ class Leaf(Space):
     def encode_many(self, values: Sequence[Any]) -> np.ndarray:
         return np.array([self.encode(value) for value in values], dtype=float)
 
+    def decode_many(self, units: np.ndarray) -> list[Any]:
+        return [self.decode(unit) for unit in units.tolist()]
+
     def snap_many(self, units: np.ndarray) -> np.ndarray:
         """For each place in [0, 1], the place of the value it stands for."""
         return self.encode_many([self.decode(unit) for unit in units.tolist()])
@@ -290,6 +293,13 @@ class Real(Numeric):
             return min(max(number, self.low), self.high)
         place = round((number - self.low) / self.step)
         return self._steps[min(max(place, 0), len(self._steps) - 1)]
+
+    def decode_many(self, units: np.ndarray) -> list[float]:
+        # numpy's exponential may differ from Python's in the last digit, and one place must mean one value.
+        if self.step is not None or self.log:
+            return super().decode_many(units)
+        found: list[float] = np.clip(self._bottom + units * self._span, self.low, self.high).tolist()
+        return found
 
     def __contains__(self, value: object) -> bool:
         if not is_number(value):
