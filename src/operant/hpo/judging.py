@@ -19,7 +19,8 @@ __all__ = ["Judge", "Verdict", "metrics_of", "plain", "returned_fields"]
 # Larger results stay in memory only.
 _LARGEST_RESULT = 1 << 18
 
-@dataclass
+
+@dataclass(slots=True)
 class Verdict:
     """What a trial's end means."""
 
@@ -65,7 +66,7 @@ class Judge:
     def judge(self, flat: Mapping[str, Any], end: TrialEnd) -> Verdict:
         verdict = Verdict(end)
         # Built anew: the function may have changed the one it was given.
-        values = TrialValues(self.shape.build(flat), end.value, metrics_of(end))
+        values = TrialValues(lambda: self.shape.build(flat), end.value, metrics_of(end))
         try:
             # A function that only reports has its last report as objective.
             if end.value is not None:

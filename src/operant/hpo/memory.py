@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ class Recorded(NamedTuple):
                 TrialRecord(
                     task_id=number + 1,
                     status=job.status,
-                    config=judge.shape.build(proposal.config),
+                    make_config=partial(judge.shape.build, proposal.config),
                     flat=proposal.config,
                     result=kept.get("value"),
                     metrics={"time": kept["time"]} if "time" in kept else {},

@@ -73,7 +73,7 @@ class SearchView(NoView):
         return TrialRecord(
             task_id=job.number + 1,
             status=job.status,
-            config=self.judge.shape.build(job.arg_dict),
+            make_config=lambda: self.judge.shape.build(job.arg_dict),
             flat=job.arg_dict,
             result=end.value if end is not None and end.kind == "ok" else None,
             metrics=metrics_of(end) if end is not None else {},

@@ -78,9 +78,7 @@ class Dispatcher:
             if proposal is None:
                 self.scheduler.exhausted = True
                 return False
-            self.scheduler.journal.append(
-                "proposed", number=proposal.number, config=proposal.config, **proposal.extras
-            )
+            self.scheduler.journal.append("proposed", number=proposal.number, config=proposal.config, **proposal.extras)
             if not self._is_filtered(proposal):
                 self.scheduler.tries += 1
                 self.scheduler.open_trial(proposal)

@@ -78,17 +78,17 @@ class InlineTrials:
 
     def _try(self, proposal: Proposal, now: float) -> None:
         scheduler, number = self.scheduler, proposal.number
-        site = scheduler.site
+        site, journal = scheduler.site, scheduler.journal
         assert isinstance(site, FunctionSite)
         job = scheduler.make_job(proposal, None)
         job.attempt = 1
-        job.token = compact.token_of(number, scheduler.journal.epoch)
+        job.token = compact.token_of(number, journal.epoch)
         job.reader = MemoryReader(scheduler.plan.rule)
         job.begun = job.last_report = now
         scheduler.tries += 1
         scheduler.proposals[number] = proposal
         scheduler.running[job.token] = job
-        scheduler.journal.append_line("begun", compact.begun(number, proposal.config, proposal.extras))
+        journal.append_line(*compact.begun(journal.epoch, number, proposal.config, proposal.extras))
         scheduler.commit()
         event = site.call(
             Submission(job.token, job.id, 1, [], scheduler.folder, scheduler.folder, config=proposal.config)
@@ -109,8 +109,10 @@ class InlineTrials:
         del scheduler.running[job.token]
         job.status, job.reward, job.reader = "FINISHED", reward, None
         job.started, job.ended = info["started"], info["ended"]
-        line = compact.done(job.number, values, attribute, job.started, job.ended, info.get("returned"))
-        scheduler.journal.append_line("done", line)
+        journal, returned = scheduler.journal, info.get("returned")
+        journal.append_line(
+            *compact.done(journal.epoch, job.number, values, attribute, info["started"], info["ended"], returned)
+        )
         scheduler.view.changed(scheduler, job)
         scheduler.searcher.observe(Observation(job.number, None, 1, "FINISHED", values))
         if reward == reward:

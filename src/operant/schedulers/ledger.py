@@ -72,6 +72,8 @@ class Ledger:
         self.proposals: dict[int, ProposalRecord] = {}
         self.jobs: dict[str, JobRecord] = {}
         self.observed: list[int] = []
+        self.reports: dict[str, list[tuple[int, float, float]]] = {}
+        """(step, value, wall) that function trials reported in their last attempt, by job; programs have their runs."""
         self.messages: list[dict[str, Any]] = []
         self.closed: dict[str, Any] | None = None
         self.stopping: dict[str, Any] | None = None
@@ -108,6 +110,10 @@ class Ledger:
         job.status, job.attempt, job.token = "PENDING", record["attempt"], record["token"]
         job.reward = job.ended = job.reason = job.error = job.code = None
         job.started = None
+        self.reports.pop(job.id, None)
+
+    def _fold_reported(self, record: dict[str, Any]) -> None:
+        self.reports.setdefault(record["job"], []).append((record["step"], record["value"], record["wall"]))
 
     def _fold_planned(self, record: dict[str, Any]) -> None:
         """Jobs that never got a slot, named when the search is cut off."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from operant.errors import UsageError
 from operant.schedulers.ledger import FINAL, JobRecord, Ledger, ProposalRecord, no_garbage_collection
-from operant.schedulers.trial import ScheduledJob, Trial
+from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
 from operant.sites import Found
 from operant.tracking.identity import process_identity
 from operant.tracking.journal import Journal
 
 if TYPE_CHECKING:
+    from operant.schedulers.rewards import JobReader
     from operant.schedulers.scheduler import Scheduler
 
 __all__ = ["Restored", "changed_keys"]
@@ -137,17 +138,26 @@ class Restored:
         """Show the assessor again what earlier jobs reported."""
         scheduler = self.scheduler
         assessor = scheduler.plan.assessor
-        if assessor is None or scheduler.workspace is None:
+        if assessor is None:
             return
         for record in self.ledger.jobs.values():
             if record.status in ("FINISHED", "STOPPED", "PAUSED") and not record.is_check:
-                reader = scheduler.workspace.reader(self._job(record))
+                reader = self._reader(record)
                 reader.refresh(ended=True)
                 history = reader.history()
                 if history:
                     assessor.assess_job(record.id, history)
                     if record.status == "FINISHED":
                         assessor.job_end(record.id)
+
+    def _reader(self, record: JobRecord) -> JobReader | MemoryReader:
+        if self.scheduler.workspace is not None:
+            return self.scheduler.workspace.reader(self._job(record))
+        rule = self.scheduler.plan.rule
+        reader = MemoryReader(rule)
+        for step, value, wall in self.ledger.reports.get(record.id, ()):
+            reader.add(rule.attribute, step, value, wall)
+        return reader
 
     def _keep(self, record: ProposalRecord, jobs: list[JobRecord]) -> None:
         """A proposal that is done: it counts for the best, and its paused jobs may yet go on."""

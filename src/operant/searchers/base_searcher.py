@@ -116,10 +116,10 @@ class BaseSearcher:
         """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them."""
         if observation.number not in self.trials:
             raise ValueError(f"observation of proposal {observation.number}, which was never proposed")
-        if observation.status in UNDER_WAY:
-            return
         if observation.status not in FINAL:
-            raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+            if observation.status not in UNDER_WAY:
+                raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+            return
         if self.lag is None or observation.number <= self._applied_up_to:
             self._apply(observation)
         else:

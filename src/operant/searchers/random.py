@@ -59,10 +59,11 @@ class RandomSearcher(BaseSearcher):
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
             return None
-        config: Config | None = self._config(number)
-        if not self.is_new(config):
-            config = self.fresh(self.rng(number))
-        return None if config is None else Proposal(number, config)
+        config = self._config(number)
+        if self.is_new(config):
+            return Proposal(number, config)
+        other = self.fresh(self.rng(number))
+        return None if other is None else Proposal(number, other)
 
     def _config(self, number: int) -> Config:
         """What the design has at this place; many are made at once, since that takes hardly longer than one."""

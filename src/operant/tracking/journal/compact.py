@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from operant.tracking.format.blocks import encode_json
+
 __all__ = ["begun", "done", "expand", "token_of"]
 
 Record = dict[str, Any]
@@ -18,28 +20,28 @@ def token_of(number: int, epoch: int) -> str:
     return f"{number}/1/{epoch}"
 
 
-def begun(number: int, config: Mapping[str, Any], extras: Mapping[str, Any] | None = None) -> tuple[Record, int]:
+def begun(epoch: int, number: int, config: Mapping[str, Any], extras: Mapping[str, Any]) -> tuple[str, int]:
     """``proposed`` and ``submitting`` of a proposal with one job: the line, and how many records it stands for."""
-    line = {"number": number, "config": config}
-    if extras:
-        line["extras"] = extras
-    return line, 2
+    more = f',"extras":{encode_json(extras)}' if extras else ""
+    return f'{{"type":"begun","epoch":{epoch},"number":{number},"config":{encode_json(config)}{more}}}', 2
 
 
 def done(
+    epoch: int,
     number: int,
     values: Mapping[str, float],
     attribute: str,
     started: float,
     wall: float,
     returned: Mapping[str, Any] | None = None,
-) -> tuple[Record, int]:
+) -> tuple[str, int]:
     """``returned`` (if anything is to be kept), ``ended`` and ``observed`` of a first attempt that went well."""
-    line = {"number": number, "values": values, "of": attribute, "started": started, "wall": wall}
-    if returned is None:
-        return line, 2
-    line["returned"] = returned
-    return line, 3
+    more = "" if returned is None else f',"returned":{encode_json(returned)}'
+    return (
+        f'{{"type":"done","epoch":{epoch},"number":{number},"values":{encode_json(values)},"of":{encode_json(attribute)},'
+        f'"started":{started!r},"wall":{wall!r}{more}}}',
+        2 if returned is None else 3,
+    )
 
 
 def expand(records: Iterable[Record]) -> Iterator[Record]:

@@ -16,7 +16,7 @@ from operant.tracking.format.blocks import (
     decode_records,
     encode_block,
     encode_file_header,
-    encode_records,
+    encode_json,
 )
 from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.tail import BlockTail
@@ -85,8 +85,9 @@ class Journal:
         self.lease = lease
         self.epoch = lease.epoch
         self._lock = threading.Lock()
-        self._pending: list[tuple[dict[str, Any], int]] = []
-        """Lines that wait, and how many records each stands for."""
+        self._pending: list[tuple[dict[str, Any] | str, int]] = []
+        """Records or lines that wait, and how many records each stands for."""
+        self._waiting = 0
         self._written = 0.0
         self._recorded = JournalReader(folder)
         self._entries = list(self._recorded.poll())
@@ -122,14 +123,15 @@ class Journal:
         with self._lock:
             self._pending.append(({"type": kind, "epoch": self.epoch, **fields}, 1))
             self._sequence += 1
+            self._waiting += 1
             return self._sequence - 1
 
-    def append_line(self, kind: str, line: tuple[dict[str, Any], int]) -> None:
+    def append_line(self, line: str, records: int) -> None:
         """Add a line that stands for several records; :mod:`operant.tracking.journal.compact` makes them."""
-        fields, records = line
         with self._lock:
-            self._pending.append(({"type": kind, "epoch": self.epoch, **fields}, records))
+            self._pending.append((line, records))
             self._sequence += records
+            self._waiting += records
 
     @property
     def is_stale(self) -> bool:
@@ -140,10 +142,12 @@ class Journal:
         """Write the records that wait. On a full disk they wait on, nothing is half written, and OSError is raised."""
         with self._lock:
             while self._pending:
-                batch = self._pending[:MAX_BATCH]
-                first = self._sequence - sum(records for _, records in self._pending)
-                self._write(encode_block(RECORDS, first, encode_records(line for line, _ in batch)))
-                del self._pending[: len(batch)]
+                batch, rest = self._pending, []
+                if len(batch) > MAX_BATCH:
+                    batch, rest = batch[:MAX_BATCH], batch[MAX_BATCH:]
+                lines = [one if type(one) is str else encode_json(one) for one, _ in batch]
+                self._write(encode_block(RECORDS, self._sequence - self._waiting, "\n".join(lines).encode("ascii")))
+                self._pending, self._waiting = rest, sum([records for _, records in rest])
             if durable and self._dirty_since is not None:
                 sync_data(self._descriptor)
                 self._dirty_since = None
