@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ class BaseSearcher:
         self._next_number = 0
         self._seen: set[Hashable] = set()
         self._keyed: tuple[Config | None, Hashable] = (None, None)
+        # A tuple of nothing but numbers and texts also costs the garbage collector nothing.
+        self._values_of = itemgetter(*self.space.names) if self.space.layout.told_apart_by_values else None
         self._held: dict[int, list[Observation]] = {}
         self._applied_up_to = -1
         self._pending: dict[int, Trial] = {}
@@ -168,7 +171,10 @@ class BaseSearcher:
 
     def _key(self, config: Config) -> Hashable:
         """What two configurations share exactly when they are the same; cheaper than the space's text."""
-        key: Hashable = (*config, *config.values(), *map(type, config.values()))
+        if self._values_of is not None:
+            key: Hashable = self._values_of(config)
+            return key
+        key = (*config, *config.values(), *map(type, config.values()))
         try:
             hash(key)
         except TypeError:  # a list or a mapping among the values

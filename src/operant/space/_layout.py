@@ -62,6 +62,8 @@ class Layout:
         self.order = _parents_first(self.arguments, self._by_name)
         self.conditional = any(argument.when is not None for argument in self.arguments)
         self._simple = not self.conditional and not any(argument.row_names for argument in self.arguments)
+        self.told_apart_by_values = bool(self.arguments) and self._simple and all(map(_has_plain_values, self.arguments))
+        """Whether two configurations are the same exactly when their values are equal, name by name."""
         self._decoders: list[tuple[str, Callable[[float], Any]]] = [
             (argument.name, argument.leaf.decode) for argument in self.arguments
         ]
@@ -136,6 +138,14 @@ class Layout:
 
     def _in_order(self, config: Config) -> Config:
         return {name: config[name] for name in self.names if name in config}
+
+
+def _has_plain_values(argument: Argument) -> bool:
+    """Whether none of its values equals another, as 1, 1.0 and True do, and none is a list or a mapping."""
+    if not isinstance(argument.leaf, Categorical):
+        return True
+    values = argument.leaf.data
+    return all(isinstance(one, (str, int, float)) for one in values) and len(set(values)) == len(values)
 
 
 def _encode(argument: Argument, value: Any) -> float:
