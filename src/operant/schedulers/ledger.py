@@ -23,8 +23,8 @@ class JobRecord:
     """One job as the journal tells it; attempts overwrite each other."""
 
     __slots__ = (
-        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "started",
-        "status", "token",
+        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "snapshot",
+        "started", "status", "token",
     )  # fmt: skip
 
     def __init__(self, job_id: str, number: int, seed: int | None) -> None:
@@ -41,6 +41,8 @@ class JobRecord:
         self.error: str | None = None
         self.code: int | None = None
         self.iteration: int | None = None
+        self.snapshot: str | None = None
+        """The user's code that its last attempt ran with: a folder below ``code/``."""
 
     @property
     def is_check(self) -> bool:
@@ -109,7 +111,7 @@ class Ledger:
             job = self.jobs[record["job"]] = JobRecord(record["job"], record["number"], record.get("seed"))
         job.status, job.attempt, job.token = "PENDING", record["attempt"], record["token"]
         job.reward = job.ended = job.reason = job.error = job.code = None
-        job.started = None
+        job.started, job.snapshot = None, self.opened.get("code")
         self.reports.pop(job.id, None)
 
     def _fold_reported(self, record: dict[str, Any]) -> None:
@@ -149,6 +151,8 @@ class Ledger:
 
     def _fold_message(self, record: dict[str, Any]) -> None:
         self.messages.append(record["content"])
+        if record["content"].get("type") == "limits" and self.stopping and self.stopping["reason"] == "max_tries":
+            self.stopping = None  # the rule stops it again, if it still does
 
     def _fold_stopping(self, record: dict[str, Any]) -> None:
         self.stopping = record

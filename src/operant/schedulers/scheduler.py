@@ -229,6 +229,16 @@ class Scheduler:
     def queue(self, job: ScheduledJob) -> None:
         self.ready.append(job)
 
+    def go_on(self, job_id: str) -> None:
+        """Let a job that was paused have a slot again."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.status == "PAUSED":
+            job.status, job.keep_work = "PENDING", True
+            self.ready.append(job)
+
+    def promote(self) -> None:
+        self._overseer.promote()
+
     # -- what happens --------------------------------------------------------------------------------------------
 
     def handle_all(self, items: list[Any]) -> None:

@@ -62,7 +62,8 @@ class Layout:
         self.order = _parents_first(self.arguments, self._by_name)
         self.conditional = any(argument.when is not None for argument in self.arguments)
         self._simple = not self.conditional and not any(argument.row_names for argument in self.arguments)
-        self.told_apart_by_values = bool(self.arguments) and self._simple and all(map(_has_plain_values, self.arguments))
+        plain = self._simple and all(map(_has_plain_values, self.arguments))
+        self.told_apart_by_values = plain and bool(self.arguments)
         """Whether two configurations are the same exactly when their values are equal, name by name."""
         self._decoders: list[tuple[str, Callable[[float], Any]]] = [
             (argument.name, argument.leaf.decode) for argument in self.arguments
