@@ -189,16 +189,16 @@ class Numeric(Leaf):
     def encode_many(self, values: Sequence[Any]) -> np.ndarray:
         if self._span == 0:
             return np.full(len(values), 0.5)
-        numbers = np.clip(np.asarray(values, dtype=float), self.low, self.high)
+        numbers = np.minimum(np.maximum(np.asarray(values, dtype=float), self.low), self.high)
         if self.step is not None:
             numbers = self.low + np.round((numbers - self.low) / self.step) * self.step
         places = np.log(numbers) if self.log else numbers
-        units: np.ndarray = np.clip((places - self._bottom) / self._span, 0.0, 1.0)
+        units: np.ndarray = np.minimum(np.maximum((places - self._bottom) / self._span, 0.0), 1.0)
         return units
 
     def snap_many(self, units: np.ndarray) -> np.ndarray:
         if self._count is None and self._span > 0:
-            clipped: np.ndarray = np.clip(units, 0.0, 1.0)
+            clipped: np.ndarray = np.minimum(np.maximum(units, 0.0), 1.0)
             return clipped
         return super().snap_many(units)
 
