@@ -46,6 +46,11 @@ def timed(into: list[float]) -> Iterator[None]:
     into.append(time.perf_counter() - began)
 
 
+def spread(ratios: list[float]) -> str:
+    """The median of the rounds' ratios, and the least and the greatest of them."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def verdict(good: bool) -> str:
     return "meets its bar" if good else "MISSES ITS BAR"
 
@@ -118,14 +123,14 @@ def _function_trials(folder: Path, rounds: int, batch: int) -> None:
         ]
         for name, measure in sides:
             found.setdefault(name, []).append(measure())
-    rates = {name: statistics.median(values) for name, values in found.items()}
-    ours = rates["Operant, journaled"]
+    ours = found["Operant, journaled"]
     bars = {"Optuna in memory": 5.0, "Optuna, SQLite": 300.0}
     print(f"(a) function trials, {DIMENSIONS} parameters and one report each, {batch} at a time")
-    for name, rate in rates.items():
-        ratio = f"  1/{ours / rate:.1f} of ours" if name in rates and rate != ours else ""
-        told = f"  {verdict(ours / rate >= bars[name])}: {bars[name]:g}x" if name in bars else ""
-        print(f"    {name:<24}{rate:>10,.1f} trials/s{ratio}{told}")
+    for name, rates in found.items():
+        times = [mine / theirs for mine, theirs in zip(ours, rates, strict=True)]
+        told = f"  {verdict(statistics.median(times) >= bars[name])}: {bars[name]:g}x" if name in bars else ""
+        shown = f"  ours {spread(times)} times{told}" if rates is not ours else ""
+        print(f"    {name:<24}{statistics.median(rates):>10,.1f} trials/s{shown}")
 
 
 # -- (b) ----------------------------------------------------------------------------------------------------------
@@ -209,8 +214,9 @@ def part_b(folder: Path, rounds: int) -> None:
     each = {name: statistics.median(values) / counts[name] * 1000 for name, values in found.items()}
     print(f"(b) jobs that are processes, {parallel} at a time: time for each")
     print(f"    {'bare Popen':<24}{each['bare Popen']:>10.1f} ms")
-    ratio = each["Operant"] / each["bare Popen"]
-    print(f"    {'Operant':<24}{each['Operant']:>10.1f} ms  {ratio:.2f}x Popen  {verdict(ratio <= 1.3)}: 1.3x")
+    ratios = [mine / bare for mine, bare in zip(found["Operant"], found["bare Popen"], strict=True)]
+    told = f"{verdict(statistics.median(ratios) <= 1.3)}: 1.3x"
+    print(f"    {'Operant':<24}{each['Operant']:>10.1f} ms  {spread(ratios)} times Popen  {told}")
     gain = each["Ray Tune"] / each["Operant"]
     print(f"    {'Ray Tune':<24}{each['Ray Tune']:>10.1f} ms  {gain:.1f}x ours  {verdict(gain >= 10)}: 10x")
 
@@ -270,6 +276,7 @@ def main() -> None:
     parser.add_argument("--parts", default="a,b,c,d")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory(prefix="operant-bench-") as scratch:
         folder = Path(scratch)
         for part in options.parts.split(","):
