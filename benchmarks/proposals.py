@@ -14,7 +14,8 @@ import argparse
 import math
 import statistics
 import time
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import _search_peers as peers
 import optuna
@@ -111,31 +112,51 @@ def time_peer(peer: str, count: int, repeats: int) -> float:
     return statistics.median(times)
 
 
+class Row(NamedTuple):
+    searcher: str
+    count: int
+    ours: float
+    peer: str | None
+    theirs: float | None
+
+
+def measure(
+    counts: Sequence[int] = (100, 500, 1000, 10_000), repeats: int = 15, searchers: Collection[str] | None = None
+) -> Iterator[Row]:
+    """Every pair, printed as the row of a table as soon as it is there."""
+    print("| searcher | finished trials | Operant, ms | Optuna's | Optuna, ms | times faster |")
+    print("|---|---|---|---|---|---|")
+    cache: dict[tuple[str, int], float] = {}
+    for kind, options, peer in PAIRS:
+        if searchers is not None and kind not in searchers:
+            continue
+        for count in counts:
+            if kind in SLOW and count > MOST_FOR_SLOW:
+                continue
+            times = repeats if kind not in SLOW else max(repeats // 3, 3)
+            ours = time_ours(kind, options, count, times)
+            if peer is None:
+                print(f"| {kind} | {count} | {ours * 1e3:.3f} | - | | |", flush=True)
+                yield Row(kind, count, ours, None, None)
+                continue
+            if (peer, count) not in cache:
+                cache[peer, count] = time_peer(peer, count, times)
+            theirs = cache[peer, count]
+            shown = f"{ours * 1e3:.3f} | {peer} | {theirs * 1e3:.2f} | {theirs / ours:.0f}"
+            print(f"| {kind} | {count} | {shown} |", flush=True)
+            yield Row(kind, count, ours, peer, theirs)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", default="100,500,1000,10000")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--searchers", default=",".join(kind for kind, _, _ in PAIRS))
     arguments = parser.parse_args()
-    print("| searcher | finished trials | Operant, ms | Optuna's | Optuna, ms | times faster |")
-    print("|---|---|---|---|---|---|")
-    cache: dict[tuple[str, int], float] = {}
-    for kind, options, peer in PAIRS:
-        if kind not in arguments.searchers.split(","):
-            continue
-        for count in map(int, arguments.counts.split(",")):
-            if kind in SLOW and count > MOST_FOR_SLOW:
-                continue
-            repeats = arguments.repeats if kind not in SLOW else max(arguments.repeats // 3, 3)
-            ours = time_ours(kind, options, count, repeats)
-            if peer is None:
-                print(f"| {kind} | {count} | {ours * 1e3:.3f} | - | | |", flush=True)
-                continue
-            if (peer, count) not in cache:
-                cache[peer, count] = time_peer(peer, count, repeats)
-            theirs = cache[peer, count]
-            times = f"{ours * 1e3:.3f} | {peer} | {theirs * 1e3:.2f} | {theirs / ours:.0f}"
-            print(f"| {kind} | {count} | {times} |", flush=True)
+    for _ in measure(
+        [int(count) for count in arguments.counts.split(",")], arguments.repeats, arguments.searchers.split(",")
+    ):
+        pass
 
 
 if __name__ == "__main__":

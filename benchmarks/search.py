@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 python benchmarks/search.py [--parts a,b,c,d] [--rounds 3]
 
-(a) Trials that are function calls in this process: 16 parameters and no report, everything journaled, beside
-    Optuna's three storages. Both sides ask for 16 trials at a time. Bars: 5x Optuna in memory, 300x SQLite.
+(a) Trials that are function calls in this process: 16 parameters and one report each, everything journaled, beside
+    Optuna's three storages, one and 16 trials at a time. Bars: 5x Optuna in memory, 300x SQLite.
 (b) Jobs that are processes, two at a time: the same program by a bare Popen, and by Ray Tune.
     Bars: at most 1.3x the time of Popen, a tenth of Ray Tune's.
-(c) The time of one proposal is measured by benchmarks/proposals.py, which this part runs.
+(c) The time of one proposal, as benchmarks/proposals.py measures it. Bars: 1 ms for Random, Grid, Evolution and
+    CMA-ES, 20x Optuna's TPE after 10,000 trials, 5x its GP sampler after 500.
 (d) `search-ctl show` of 10,000 jobs (bar: half a second, Python's own start included) and the resume of a search of
     100,000 jobs (bar: seconds).
 
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.schedulers import NaiveScheduler
+from operant.sites import report
 
 BATCHES = (1, 16)  # trials asked for at a time
 DIMENSIONS = 16
@@ -44,6 +46,11 @@ def timed(into: list[float]) -> Iterator[None]:
     into.append(time.perf_counter() - began)
 
 
+def spread(ratios: list[float]) -> str:
+    """The median of the rounds' ratios, and the least and the greatest of them."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def verdict(good: bool) -> str:
     return "meets its bar" if good else "MISSES ITS BAR"
 
@@ -51,7 +58,7 @@ def verdict(good: bool) -> str:
 # -- (a) ----------------------------------------------------------------------------------------------------------
 
 
-def function_config(trials: int, batch: int) -> dict[str, Any]:
+def function_config(trials: int, batch: int = 1) -> dict[str, Any]:
     return {
         "task": {"search_args": [{"type": "Real", "name": f"x{i}", "data": [-1.0, 1.0]} for i in range(DIMENSIONS)]},
         "searcher": {"type": "RandomSearcher", "reward_attribute": "acc"},
@@ -59,8 +66,14 @@ def function_config(trials: int, batch: int) -> dict[str, Any]:
     }
 
 
-def objective(config: dict[str, Any]) -> float:
+def value_of(config: dict[str, Any]) -> float:
     return sum(value * value for value in config.values())
+
+
+def objective(config: dict[str, Any]) -> float:
+    value = value_of(config)
+    report(0, value)
+    return value
 
 
 def operant_trials(folder: Path, trials: int, batch: int) -> float:
@@ -77,10 +90,11 @@ def optuna_trials(storage: Any, trials: int, batch: int) -> float:
     space = {f"x{i}": optuna.distributions.FloatDistribution(-1.0, 1.0) for i in range(DIMENSIONS)}
     study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler(seed=0), direction="maximize")
     began = time.perf_counter()
-    # Without `trial.report`: a function trial of ours returns its value and reports nothing on the way.
     for _ in range(0, trials, batch):
         for trial in [study.ask(space) for _ in range(batch)]:
-            study.tell(trial, objective(trial.params))
+            value = value_of(trial.params)
+            trial.report(value, 0)
+            study.tell(trial, value)
     return trials / (time.perf_counter() - began)
 
 
@@ -109,14 +123,14 @@ def _function_trials(folder: Path, rounds: int, batch: int) -> None:
         ]
         for name, measure in sides:
             found.setdefault(name, []).append(measure())
-    rates = {name: statistics.median(values) for name, values in found.items()}
-    ours = rates["Operant, journaled"]
+    ours = found["Operant, journaled"]
     bars = {"Optuna in memory": 5.0, "Optuna, SQLite": 300.0}
-    print(f"(a) function trials, {DIMENSIONS} parameters, no reports on either side, {batch} at a time")
-    for name, rate in rates.items():
-        ratio = f"  1/{ours / rate:.1f} of ours" if name in rates and rate != ours else ""
-        told = f"  {verdict(ours / rate >= bars[name])}: {bars[name]:g}x" if name in bars else ""
-        print(f"    {name:<24}{rate:>10,.1f} trials/s{ratio}{told}")
+    print(f"(a) function trials, {DIMENSIONS} parameters and one report each, {batch} at a time")
+    for name, rates in found.items():
+        times = [mine / theirs for mine, theirs in zip(ours, rates, strict=True)]
+        told = f"  {verdict(statistics.median(times) >= bars[name])}: {bars[name]:g}x" if name in bars else ""
+        shown = f"  ours {spread(times)} times{told}" if rates is not ours else ""
+        print(f"    {name:<24}{statistics.median(rates):>10,.1f} trials/s{shown}")
 
 
 # -- (b) ----------------------------------------------------------------------------------------------------------
@@ -200,8 +214,9 @@ def part_b(folder: Path, rounds: int) -> None:
     each = {name: statistics.median(values) / counts[name] * 1000 for name, values in found.items()}
     print(f"(b) jobs that are processes, {parallel} at a time: time for each")
     print(f"    {'bare Popen':<24}{each['bare Popen']:>10.1f} ms")
-    ratio = each["Operant"] / each["bare Popen"]
-    print(f"    {'Operant':<24}{each['Operant']:>10.1f} ms  {ratio:.2f}x Popen  {verdict(ratio <= 1.3)}: 1.3x")
+    ratios = [mine / bare for mine, bare in zip(found["Operant"], found["bare Popen"], strict=True)]
+    told = f"{verdict(statistics.median(ratios) <= 1.3)}: 1.3x"
+    print(f"    {'Operant':<24}{each['Operant']:>10.1f} ms  {spread(ratios)} times Popen  {told}")
     gain = each["Ray Tune"] / each["Operant"]
     print(f"    {'Ray Tune':<24}{each['Ray Tune']:>10.1f} ms  {gain:.1f}x ours  {verdict(gain >= 10)}: 10x")
 
@@ -238,10 +253,22 @@ def part_d(folder: Path, rounds: int) -> None:
     print(f"    resume of 100,000 jobs {resumed[0]:>15.2f} s  {verdict(resumed[0] <= 30)}: seconds")
 
 
-def part_c() -> None:
-    script = Path(__file__).with_name("proposals.py")
-    print("(c) time of one proposal", flush=True)
-    subprocess.run([sys.executable, str(script)], check=True)
+# -- (c) ----------------------------------------------------------------------------------------------------------
+
+
+def part_c(folder: Path, rounds: int) -> None:
+    import proposals
+
+    print("(c) time of one proposal, medians of CPU time", flush=True)
+    found = {(row.searcher, row.count): row for row in proposals.measure(repeats=5 * rounds)}
+    for searcher in ("RandomSearcher", "GridSearcher", "EvolutionSearcher", "CmaEsSearcher"):
+        slowest = max(row.ours for (name, _), row in found.items() if name == searcher) * 1e3
+        print(f"    {searcher:<24}{slowest:>10.3f} ms at most  {verdict(slowest < 1)}: 1 ms")
+    for searcher, count, bar in (("TpeSearcher", 10_000, 20), ("GpSearcher", 500, 5), ("SkoptSearcher", 500, 5)):
+        row = found[searcher, count]
+        assert row.theirs is not None
+        gain = row.theirs / row.ours
+        print(f"    {searcher} at {count:,}: {gain:.1f}x Optuna's {row.peer}  {verdict(gain >= bar)}: {bar}x")
 
 
 def main() -> None:
@@ -249,13 +276,11 @@ def main() -> None:
     parser.add_argument("--parts", default="a,b,c,d")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory(prefix="operant-bench-") as scratch:
         folder = Path(scratch)
         for part in options.parts.split(","):
-            if part == "c":
-                part_c()
-            else:
-                {"a": part_a, "b": part_b, "d": part_d}[part](folder, options.rounds)
+            {"a": part_a, "b": part_b, "c": part_c, "d": part_d}[part](folder, options.rounds)
             sys.stdout.flush()
 
 

@@ -11,7 +11,7 @@ from operant.hpo import C, M, R
 from operant.hpo.expressions import ExpressionError, TrialValues, evaluate, evaluate_number
 
 VALUES = TrialValues(
-    {"lr": 0.5, "layers": [3, 4]},
+    lambda: {"lr": 0.5, "layers": [3, 4]},
     {"acc": 0.8, "losses": [3.0, 1.0, 2.0], "info": SimpleNamespace(steps=7, double=lambda x: 2 * x)},
     {"time": 2.0},
 )

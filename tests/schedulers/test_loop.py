@@ -9,6 +9,7 @@ import pytest
 from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import OperantError
+from operant.schedulers.view import NoView
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import JournalReader
 
@@ -135,6 +136,40 @@ def test_pause_and_resume_messages(tmp_path: Path) -> None:
     world.tell(60.0, {"type": "resume"})
     assert world.run().tries == 4
     assert world.clock.now() > 1060.0
+
+
+def test_limits_change_while_it_runs(tmp_path: Path) -> None:
+    world = World(tmp_path, config({"parallel_size": 1, "stop_criterion": {"max_tries": 100}}), by_x(seconds=1.0))
+    world.tell(2.5, {"type": "limits", "parallel_size": 4})
+    world.tell(5.5, {"type": "limits", "max_tries": 12})
+    assert world.run().reason == "max_tries"
+    assert world.site.peak == 4 and len(world.statuses) in range(12, 20)
+    assert [one["type"] for one in world.ledger.messages] == ["limits", "limits"]
+
+
+def test_more_tries_reopen_a_search_that_drains(tmp_path: Path) -> None:
+    world = World(tmp_path, config({"stop_criterion": {"max_tries": 2}}), by_x(seconds=3.0))
+    world.tell(2.0, {"type": "limits", "max_tries": 5})
+    outcome = world.run()
+    assert (outcome.tries, outcome.reason) == (5, "max_tries") and set(world.statuses.values()) == {"FINISHED"}
+
+
+def test_a_time_limit_may_come_later(tmp_path: Path) -> None:
+    world = World(tmp_path, config(), by_x(seconds=2.0))
+    world.tell(3.0, {"type": "limits", "time_limits": "9s"})
+    outcome = world.run()
+    assert outcome.reason == "time_limits" and world.clock.now() == pytest.approx(1009.0)
+
+
+def test_a_limit_that_cannot_be_is_said_and_changes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, config({"stop_criterion": {"max_tries": 4}}), by_x(seconds=1.0))
+    wrong = {"parallel_size": 0, "max_tries": "many", "time_limits": "soon"}
+    world.tell(0.5, {"type": "limits", **wrong})
+    said: list[str] = []
+    view = NoView()
+    view.note = said.append  # type: ignore[method-assign]
+    assert world.run(view=view).tries == 4
+    assert len(said) == 3 and all(any(key in line for line in said) for key in wrong)
 
 
 def test_interrupt_leaves_errors(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from operant.errors import ConfigError, UsageError
 from operant.schedulers import LocalJob, NaiveScheduler
 from operant.schedulers.compare import list_compares
 from operant.schedulers.ledger import read_ledger
-from operant.schedulers.view import LineView, TableView
+from operant.schedulers.overview import describe
+from operant.schedulers.view import LineView, NoView, TableView
 
 PYTHON = sys.executable
 
@@ -196,3 +197,26 @@ def test_searchers_without_a_scheduler() -> None:
         assert proposal is not None
         searcher.observe(Observation(proposal.number, values={"acc": proposal.config["x"]}))
     assert searcher.best is not None and json.dumps(searcher.best.config)
+
+
+def test_changed_code_is_said_and_kept_apart(tmp_path: Path) -> None:
+    """Which jobs ran with which code can be told afterwards, and both are still there."""
+    program = "import json, sys\njson.dump({'acc': float(sys.argv[1])}, open('result.json', 'w'))\n"
+    config = make(tmp_path / "source", program, [1, 2, 3, 4], scheduler={"stop_criterion": {"max_tries": 2}})
+    run(tmp_path, config)
+    said: list[str] = []
+    view = NoView()
+    view.note = said.append  # type: ignore[method-assign]
+    config["scheduler"]["stop_criterion"]["max_tries"] = 3
+    run(tmp_path, config, resume=True, force=True, view=view)
+    assert not said
+    (tmp_path / "source" / "program.py").write_text(program + "# better\n")
+    (tmp_path / "source" / "more.py").write_text("")
+    config["scheduler"]["stop_criterion"]["max_tries"] = 4
+    run(tmp_path, config, resume=True, force=True, view=view)
+    assert len(said) == 1 and "the code has changed" in said[0] and "(more.py, program.py)" in said[0]
+    folder = tmp_path / "searches" / "s"
+    used = [job["code"] for job in describe(folder)["jobs"]]
+    assert used[0] == used[1] == used[2] != used[3]
+    for name, better in ((used[0], False), (used[3], True)):
+        assert ("better" in (folder / "code" / name / "program.py").read_text()) is better

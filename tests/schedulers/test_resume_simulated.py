@@ -101,6 +101,49 @@ def test_a_changed_space_keeps_numbers_unique(tmp_path: Path) -> None:
     assert sorted(world.ledger.proposals) == [0, 1, 2, 3, 4]
 
 
+def pausing(tmp_path: Path) -> World:
+    """Successive halving that pauses: of those that reached the only rung, the better half goes on."""
+
+    def behaviour(job: Submission) -> Simulation:
+        x = float(job.config["x"])
+        reports = [(1.0 * step, "acc", step, x) for step in (1, 2, 3)]
+        return Simulation(4.0, {"acc": x}, reports=reports)
+
+    assessor = {"type": "AshaAssessor", "min_step": 1, "reduction_factor": 2, "max_step": 2, "rest": "pause"}
+    args = [{"type": "Categorical", "name": "x", "data": [6.0, 4.0, 1.0, 0.5]}]
+    return World(tmp_path, config({"parallel_size": 1, "assessor": assessor}, search_args=args), behaviour)
+
+
+def test_a_paused_job_goes_on_under_the_next_controller(tmp_path: Path) -> None:
+    whole = pausing(tmp_path / "whole")
+    whole.run()
+    expected = {"0": "FINISHED", "1": "FINISHED", "2": "STOPPED", "3": "STOPPED"}
+    assert whole.statuses == expected
+    world = pausing(tmp_path / "crash")
+    crash_at(world, 6.5)
+    assert world.statuses == {"0": "FINISHED", "1": "PAUSED", "2": "PAUSED", "3": "ERROR"}
+    outcome = world.run(resume=True)
+    assert world.statuses == expected and outcome.reward == 6.0
+    assert [world.ledger.jobs[one].attempt for one in "0123"] == [1, 2, 1, 2]
+
+
+def test_a_paused_job_whose_time_has_come_goes_on_at_once(tmp_path: Path) -> None:
+    """The controller died after the report that lets it go on, and before it had a slot."""
+    world = pausing(tmp_path)
+    crash_at(world, 7.0)  # the fourth job is told to pause in this very moment
+    assert world.statuses["1"] == "PAUSED"
+    world.run(resume=True)
+    assert world.statuses["1"] == "FINISHED" and world.ledger.jobs["1"].attempt == 2
+
+
+def test_a_paused_job_that_went_on_and_died_begins_again(tmp_path: Path) -> None:
+    world = pausing(tmp_path)
+    crash_at(world, 8.5)
+    assert world.statuses["1"] == "ERROR" and world.ledger.jobs["1"].attempt == 2
+    world.run(resume=True)
+    assert world.statuses["1"] == "FINISHED" and world.ledger.jobs["1"].attempt == 3
+
+
 def test_without_resume_an_existing_search_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 1}}), by_x())
     world.run()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import pickle
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from operant.errors import ConfigError
 from operant.searchers import NotReady, Observation, Proposal, SpellingNote, build_searcher
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
+from operant.searchers.random import RandomSearcher
 from operant.space import (
     ArgumentError,
     Categorical,
@@ -79,6 +81,30 @@ def document_searcher():
 
     yield MySearcher
     del SEARCHERS._classes["MySearcher"]
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "sobol", "lhs"])
+def test_a_random_point_depends_on_seed_and_number_alone(sampling: str) -> None:
+    """Many are made at once, but which were asked for before must not matter."""
+    space = [
+        {"type": "Real", "name": "x", "data": [0.0, 1.0]},
+        {"type": "Real", "name": "y", "data": [1e-5, 1.0], "log": True},
+        {"type": "Int", "name": "n", "data": [1, 1000]},
+    ]
+
+    def config_of(searcher: RandomSearcher) -> dict[str, Any]:
+        proposal = searcher.propose()
+        assert proposal is not None
+        return proposal.config
+
+    whole = RandomSearcher(space, seed=7, sampling=sampling)
+    configs = [config_of(whole) for _ in range(200)]
+    for number in (0, 1, 63, 64, 65, 199):
+        alone = RandomSearcher(space, seed=7, sampling=sampling)
+        alone._next_number = number
+        assert config_of(alone) == configs[number]
+    assert config_of(RandomSearcher(space, seed=8, sampling=sampling)) != configs[0]
+    assert len({config["x"] for config in configs}) == 200
 
 
 def test_a_searcher_in_the_documents_style_runs(document_searcher):

@@ -143,3 +143,28 @@ def test_random_state_and_random_starts_are_other_names():
 def test_mistakes_name_the_option(kind, option, message):
     with pytest.raises(ConfigError, match=message):
         build(kind, BOX, **option)
+
+
+@pytest.mark.parametrize("kind", ["GpSearcher", "SkoptSearcher"])
+def test_proposals_do_not_depend_on_the_number_of_threads(kind, monkeypatch):
+    """The order of a sum does, so the models are made with one thread, whatever the process has."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    from operant.searchers._surrogate import Surrogate
+
+    used = []
+    model = Surrogate.model
+
+    def spy(self, *args):
+        used.extend(library["num_threads"] for library in threadpool_info())
+        return model(self, *args)
+
+    monkeypatch.setattr(Surrogate, "model", spy)
+    found = []
+    for threads in (1, 2):
+        searcher = build(kind, MIXED)
+        with threadpool_limits(threads):
+            run(searcher, 14)
+            found.append(searcher.propose().config)
+            assert {library["num_threads"] for library in threadpool_info()} == {threads}
+    assert found[0] == found[1] and set(used) == {1}

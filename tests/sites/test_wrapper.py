@@ -243,6 +243,38 @@ def test_a_killed_fork_server_costs_nothing(machine: Machine) -> None:
     assert machine.wait().info["code"] == 0  # and the next one found a new server
 
 
+def holder_of(job: Submission) -> int:
+    return int(json.loads((job.folder / "claim-1").read_text())["pid"])
+
+
+def test_a_wrapper_sees_to_one_job_after_the_other(machine: Machine) -> None:
+    """Nothing of an earlier job shows in a later one: neither what it used, nor what it printed, nor its limits."""
+    hungry = machine.submit(PYTHON, "-c", "x = b'1' * (200 << 20); print('one')", job="a")
+    first = machine.wait().info
+    assert first["code"] == 0 and first["peak_bytes"] > 200 << 20
+    seen = {holder_of(hungry)}
+    for name in "bcde":
+        job = machine.submit(PYTHON, "-c", "print('two')", job=name)
+        info = machine.wait().info
+        assert info["code"] == 0 and info["peak_bytes"] < 100 << 20 and info["cpu_seconds"] < 60
+        assert (job.folder / "stdout").read_text() == "two\n"
+        seen.add(holder_of(job))
+    assert len(seen) < 5
+    machine.site.close()
+    assert wait_until(lambda: not any(map(alive, seen)))
+
+
+def test_a_wrapper_that_dies_between_two_jobs_costs_nothing(machine: Machine) -> None:
+    first = machine.submit(PYTHON, "-c", "print(1)", job="a")
+    assert machine.wait().info["code"] == 0
+    os.kill(holder_of(first), signal.SIGKILL)
+    assert wait_until(lambda: not alive(holder_of(first)))
+    second = machine.submit(PYTHON, "-c", "print(2)", job="b")
+    third = machine.submit(PYTHON, "-c", "print(3)", job="c")
+    ended = {machine.wait().token, machine.wait().token}
+    assert ended == {second.token, third.token} and (third.folder / "stdout").read_text() == "3\n"
+
+
 CONTROLLER = """
 import sys, time
 from pathlib import Path

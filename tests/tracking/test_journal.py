@@ -17,6 +17,7 @@ from operant.tracking.journal import (
     Lease,
     LeaseHeldError,
     collect_messages,
+    compact,
     post_message,
 )
 
@@ -36,6 +37,30 @@ def test_what_was_committed_is_replayed_in_order(tmp_path: Path) -> None:
         assert journal.append("proposed", n=6) == 6
         journal.commit(durable=True)
     assert records(tmp_path / "s") == [*((n, 1, n) for n in range(6)), (6, 2, 6)]
+
+
+def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "s") as journal:
+        journal.append("x", n=0)
+        journal.append_line(*compact.begun(journal.epoch, 3, {"lr": 0.5}, {"parent": 1}))
+        journal.commit()
+        journal.append_line(*compact.done(journal.epoch, 3, {"acc": 0.25}, "acc", 1.5, 2.5, {"time": 1.0}))
+        assert journal.append("x", n=1) == 6
+    expected = [
+        {"type": "x", "n": 0},
+        {"type": "proposed", "number": 3, "config": {"lr": 0.5}, "parent": 1},
+        {"type": "submitting", "job": "3", "number": 3, "seed": None, "attempt": 1, "token": "3/1/1"},
+        {"type": "returned", "number": 3, "time": 1.0},
+        {"type": "ended", "job": "3", "attempt": 1, "status": "FINISHED", "wall": 2.5, "reward": 0.25, "code": 0}
+        | {"started": 1.5},
+        {"type": "observed", "number": 3, "status": "FINISHED", "values": {"acc": 0.25}, "reward": 0.25},
+        {"type": "x", "n": 1},
+    ]
+    assert [(one.sequence, one.epoch, one.record) for one in JournalReader(tmp_path / "s").poll()] == [
+        (place, 1, record) for place, record in enumerate(expected)
+    ]
+    with Journal.open(tmp_path / "s") as journal:
+        assert journal.append("x", n=2) == 7
 
 
 def test_a_reader_follows(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from operant.errors import UsageError, nearest
 
@@ -22,12 +23,17 @@ class ExpressionError(UsageError):
     """An expression that does not fit what the trials give."""
 
 
-class TrialValues(NamedTuple):
-    """What expressions are about."""
+class TrialValues:
+    """What expressions are about. The configuration is made when an expression asks for it."""
 
-    config: Any
-    result: Any
-    metrics: Mapping[str, Any]
+    def __init__(self, make_config: Callable[[], Any], result: Any, metrics: Mapping[str, Any]) -> None:
+        self._make_config = make_config
+        self.result = result
+        self.metrics = metrics
+
+    @functools.cached_property
+    def config(self) -> Any:
+        return self._make_config()
 
 
 Evaluate = Callable[[TrialValues], Any]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, overload
@@ -24,7 +25,7 @@ class TrialRecord:
     """From 1 on, as the function got it."""
     status: str
     """FINISHED, STOPPED (early, by an assessor, a time limit or itself), KILLED (skipped or stopped) or ERROR."""
-    config: Any
+    make_config: Callable[[], Any] = field(repr=False, compare=False)
     flat: Mapping[str, Any]
     """What was chosen, by flat name."""
     result: Any = None
@@ -35,6 +36,15 @@ class TrialRecord:
     reason: str | None = None
     error: str | None = None
     trace: str | None = None
+
+    @cached_property
+    def config(self) -> Any:
+        """What was chosen, as the function got it."""
+        return self.make_config()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: the configuration itself, and not how it is made."""
+        return {**self.__dict__, "config": self.config, "make_config": dict}
 
 
 class History(Sequence[TrialRecord]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +12,15 @@ from operant.hpo.expressions import ExpressionError, TrialValues, evaluate, eval
 from operant.hpo.shape import Shape
 from operant.hpo.trials import TrialEnd
 from operant.sites import Event, Submission
+from operant.sites.calls import ended_early
 
-__all__ = ["Judge", "Verdict", "metrics_of"]
+__all__ = ["Judge", "Verdict", "metrics_of", "plain", "returned_fields"]
 
-# How trials that did not end by themselves count, by kind of end.
-VERDICTS = {"skip": ("KILLED", "skipped"), "pruned": ("STOPPED", "pruned"), "stopped": ("STOPPED", "assessor")}
+# Larger results stay in memory only.
+_LARGEST_RESULT = 1 << 18
 
 
-@dataclass
+@dataclass(slots=True)
 class Verdict:
     """What a trial's end means."""
 
@@ -54,19 +56,17 @@ class Judge:
         info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
         if end.kind == "ok":
             verdict = self.judge(job.config, end)
-            info.update(code=0, values=verdict.values)
+            info.update(code=0, values=verdict.values, returned=returned_fields(end))
         else:
             verdict = Verdict(end)
-            info.update(code=1, error=end.error, reason=None if end.kind == "failed" else end.kind)
-            if end.kind in VERDICTS:
-                info["verdict"] = VERDICTS[end.kind]
+            info.update(ended_early(end))
         self.verdicts[job.token] = verdict
         return Event("ended", job.token, info)
 
     def judge(self, flat: Mapping[str, Any], end: TrialEnd) -> Verdict:
         verdict = Verdict(end)
         # Built anew: the function may have changed the one it was given.
-        values = TrialValues(self.shape.build(flat), end.value, metrics_of(end))
+        values = TrialValues(lambda: self.shape.build(flat), end.value, metrics_of(end))
         try:
             # A function that only reports has its last report as objective.
             if end.value is not None:
@@ -84,3 +84,31 @@ class Judge:
 
 def metrics_of(end: TrialEnd) -> dict[str, Any]:
     return {"time": end.seconds}
+
+
+def returned_fields(end: TrialEnd) -> dict[str, Any]:
+    """What the journal keeps of a call that returned."""
+    record = metrics_of(end)
+    kept, value = plain(end.value)
+    if kept:
+        record["value"] = value
+    else:
+        record["text"] = repr(end.value)[:200]
+    return record
+
+
+def plain(value: Any) -> tuple[bool, Any]:
+    """What was returned as JSON can hold it, and whether it can."""
+    if value is None or type(value) in (float, int, bool, str):
+        return True, value
+    try:
+        text = json.dumps(value, default=_numpy_as_list)
+    except (TypeError, ValueError):
+        return False, None
+    return (True, json.loads(text)) if len(text) <= _LARGEST_RESULT else (False, None)
+
+
+def _numpy_as_list(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")

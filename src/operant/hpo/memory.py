@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from operant.errors import UsageError
 from operant.hpo.history import TrialRecord
-from operant.hpo.judging import Judge, metrics_of
+from operant.hpo.judging import Judge
 from operant.hpo.trials import TrialEnd
 from operant.schedulers.ledger import Ledger
 from operant.schedulers.restore import changed_keys
 from operant.tracking.journal import Journal, JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 
-__all__ = ["Recorded", "plain", "read_recorded", "rescore"]
+__all__ = ["Recorded", "read_recorded", "rescore"]
 
 RETURNED = "returned"
-# Larger results stay in memory only.
-_LARGEST_RESULT = 1 << 18
 # What another run under the same name may do otherwise; all else would make it another search.
 _FREE = ("scheduler", "objective", "concerns", "stop_when", "task.function")
 
@@ -59,7 +58,7 @@ class Recorded(NamedTuple):
                 TrialRecord(
                     task_id=number + 1,
                     status=job.status,
-                    config=judge.shape.build(proposal.config),
+                    make_config=partial(judge.shape.build, proposal.config),
                     flat=proposal.config,
                     result=kept.get("value"),
                     metrics={"time": kept["time"]} if "time" in kept else {},
@@ -116,33 +115,6 @@ def needs_rescoring(recorded: Recorded, objective: str) -> bool:
     return any(
         one.status == "FINISHED" and one.reward is None and recorded.end_of(one.number) is not None for one in proposals
     )
-
-
-def returned_record(number: int, end: TrialEnd) -> dict[str, Any]:
-    record: dict[str, Any] = {"number": number, **metrics_of(end)}
-    kept, value = plain(end.value)
-    if kept:
-        record["value"] = value
-    else:
-        record["text"] = repr(end.value)[:200]
-    return record
-
-
-def plain(value: Any) -> tuple[bool, Any]:
-    """What was returned as JSON can hold it, and whether it can."""
-    if value is None or type(value) in (float, int, bool, str):
-        return True, value
-    try:
-        text = json.dumps(value, default=_numpy_as_list)
-    except (TypeError, ValueError):
-        return False, None
-    return (True, json.loads(text)) if len(text) <= _LARGEST_RESULT else (False, None)
-
-
-def _numpy_as_list(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _as_json(config: Mapping[str, Any]) -> Any:

@@ -206,7 +206,7 @@ def _run_trial(
     answers.send(("started", os.getpid()))
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     flat, task_id = content
-    end = call_trial(function, build, flat, task_id, _ByPipe(requests, answers, reports_count))
+    end = call_trial(lambda: function(build(flat), task_id), _ByPipe(requests, answers, reports_count))
     try:
         data = pickle.dumps(end)
     except Exception as error:

@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from operant.schedulers.scheduler import Scheduler
 from operant.schedulers.seeds import SeedPlan
 from operant.schedulers.template import RESERVED, Template
 from operant.searchers import SEARCHERS, BaseSearcher
-from operant.sites.base import Event, Limits
+from operant.sites.base import Limits
 from operant.space import Dict
 from operant.tracking.places import check_run_id, find_root, new_run_id
 
@@ -41,8 +41,6 @@ __all__ = ["Best", "Settings", "run_search"]
 
 _RETRY_SECONDS = 0.1
 _GRACE_SECONDS = 2.0
-# These do not look at results, so they propose the same whatever the timing.
-_BLIND = ("GridSearcher", "RandomSearcher", "BatchSearcher")
 
 
 class Best(NamedTuple):
@@ -122,7 +120,6 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         scheduler = Scheduler(
             plan, folder, site, clock=clock, view=view, resume=recorded is not None, force=recorded is not None
         )
-        clock.on_end = lambda event: _take_verdict(scheduler, event)
         view.begin(scheduler, site)
         scheduler.run()
     if view.wrong is not None:
@@ -260,7 +257,7 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
 
     searcher = GrowingSearcher(make, **common) if isinstance(shape, DefineByRun) else make(shape.space)
     repeatable = settings.seed is not None and settings.assessor is None and settings.time_limit is None
-    if repeatable and settings.searcher_name not in _BLIND and searcher.lag is None:
+    if repeatable and searcher.looks_at_results and searcher.lag is None:
         # Proposals see the results of all but the last `max_workers`: then they do not depend on who was faster.
         searcher.configure(lag=settings.max_workers)
     return searcher
@@ -290,23 +287,15 @@ def _assessor(settings: Settings) -> BaseAssessor | None:
     return found
 
 
-def _site(settings: Settings, judge: Judge, *, reports_count: bool) -> TrialSite:
+def _site(settings: Settings, judge: Judge, *, reports_count: bool) -> TrialSite | InlineSite:
     function = with_task_id(settings.function)
     if settings.workers == "process":
         from operant.hpo.process_site import ProcessSite
 
         return ProcessSite(function, judge, settings.max_workers, reports_count=reports_count)
-    if settings.max_workers == 1 and not reports_count:
+    if settings.max_workers == 1:
         return InlineSite(function, judge)
     return ThreadSite(function, judge, settings.max_workers, reports_count=reports_count)
-
-
-def _take_verdict(scheduler: Scheduler, event: Event) -> None:
-    """A trial that was skipped, or that has ended itself early, says how it wants to count."""
-    job = scheduler.running.get(event.token)
-    verdict: Sequence[str] | None = event.info.get("verdict")
-    if job is not None and verdict is not None and job.verdict is None:
-        job.verdict = (verdict[0], verdict[1])
 
 
 def _keep_config(folder: Path, config: Mapping[str, Any]) -> None:

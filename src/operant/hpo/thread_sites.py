@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from operant.hpo.judging import Judge
-from operant.hpo.trials import Function, call_trial
-from operant.sites import Event, Found, Submission
+from operant.hpo.trials import Function, TrialEnd, call_trial
+from operant.sites import Event, Found, FunctionSite, Submission
 from operant.sites.clock import SystemClock
 
 __all__ = ["InlineSite", "ThreadSite", "TrialClock", "TrialSite"]
@@ -21,17 +22,12 @@ class TrialClock(SystemClock):
     def __init__(self) -> None:
         super().__init__()
         self._taken: list[Any] = []
-        self.on_end: Callable[[Event], None] = lambda event: None
-        """Called in the loop's thread just before an end is handled."""
 
     def wait(self, timeout: float | None) -> list[Any]:
         for item in self._taken:
             if isinstance(item, Event) and "handled" in item.info:
                 item.info["handled"].set()
         self._taken = super().wait(timeout)
-        for item in self._taken:
-            if isinstance(item, Event) and item.kind == "ended":
-                self.on_end(item)
         return self._taken
 
 
@@ -84,30 +80,24 @@ class TrialSite:
                 return
 
 
-class InlineSite(TrialSite):
+class InlineSite(FunctionSite):
     """Calls the function in the thread that runs the search: nothing is faster, and ctrl-C reaches it."""
 
-    def run(self, job: Submission) -> None:
-        reporter = _Inline(self, job.token)
-        end = call_trial(self.function, self.judge.shape.build, job.config, int(job.job_id) + 1, reporter)
-        self._emit(self.judge.event(job, end))
+    def __init__(self, function: Function, judge: Judge) -> None:
+        super().__init__(function, judge.name)
+        self.judge = judge
+        self.on_submit: Callable[[Submission], None] | None = None
 
-    def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
-        """Only asked of a call that ctrl-C has ended: all others are over by the time that anyone could ask."""
-        for token in tokens:
-            self._emit(Event("ended", token, {"code": None, "reason": reason}))
+    def call(self, job: Submission) -> Event:
+        if self.on_submit is not None:
+            self.on_submit(job)
+        return super().call(job)
 
-    def close(self) -> None:
-        """Nothing is left running."""
+    def result_of(self, job: Submission) -> Any:
+        return self.function(self.judge.shape.build(job.config), int(job.job_id) + 1)
 
-
-class _Inline:
-    def __init__(self, site: InlineSite, token: str) -> None:
-        self.site, self.token = site, token
-
-    def send(self, step: int, value: float) -> bool:
-        self.site.emit_report(self.token, step, value)
-        return False
+    def event(self, job: Submission, end: TrialEnd) -> Event:
+        return self.judge.event(job, end)
 
 
 class ThreadSite(TrialSite):
@@ -161,7 +151,7 @@ class ThreadSite(TrialSite):
                 continue
             self._emit(Event("started", job.token, {}))
             try:
-                end = call_trial(self.function, self.judge.shape.build, job.config, int(job.job_id) + 1, trial)
+                end = call_trial(functools.partial(self._call, job), trial)
             except KeyboardInterrupt:  # raised by the function itself: signals reach the main thread only
                 self._emit(Event("ended", job.token, {"code": 1, "error": "KeyboardInterrupt"}))
                 continue
@@ -169,6 +159,9 @@ class ThreadSite(TrialSite):
                 if self._running.pop(job.token, None) is None:
                     return  # given up: another thread does its work by now
             self._emit(self.judge.event(job, end))
+
+    def _call(self, job: Submission) -> Any:
+        return self.function(self.judge.shape.build(job.config), int(job.job_id) + 1)
 
 
 class _Threaded:

@@ -1,115 +1,39 @@
-"""One call of the user's function: what it may raise and report, and how it ended."""
+"""The user's function as every site calls it: with a configuration and the number of the trial."""
 
 from __future__ import annotations
 
 import inspect
-import math
-import time
-import traceback
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from operant.errors import UsageError
+from operant.sites.calls import (
+    FinalFailure,
+    Pruned,
+    Skip,
+    StopTrial,
+    TrialEnd,
+    call_trial,
+    checked_report,
+    current_reporter,
+    report,
+)
 
 __all__ = [
     "FinalFailure",
+    "Function",
     "Pruned",
-    "Reporter",
     "Skip",
     "StopTrial",
     "TrialEnd",
     "call_trial",
+    "checked_report",
+    "current_reporter",
     "report",
     "with_task_id",
 ]
 
-
-class Skip(BaseException):
-    """Raised by a function that does not want this configuration: it is not tried again and counts for nothing."""
-
-
-class StopTrial(BaseException):
-    """Raised by `report` inside a trial that an assessor has ended. Clean up if you must, but let it pass."""
-
-
-class Pruned(BaseException):
-    """The function itself has seen that this is not worth going on; its last report counts."""
-
-
-class FinalFailure(Exception):
-    """A failure that another try would not mend."""
-
-
-class Reporter(Protocol):
-    def send(self, step: int, value: float) -> bool:
-        """Pass on a value; True when the trial shall end."""
-
-
-current_reporter: ContextVar[Reporter | None] = ContextVar("operant_trial_reporter", default=None)
-
-
-def report(step: int, value: float) -> None:
-    """Say how far this trial has come: `value` is the objective at `step`, so that a bad trial can be ended early.
-
-    Outside of a search it does nothing, so the function can be called on its own.
-    """
-    reporter = current_reporter.get()
-    if reporter is None:
-        return
-    if reporter.send(*checked_report(step, value)):
-        raise StopTrial
-
-
-def checked_report(step: Any, value: Any) -> tuple[int, float]:
-    try:
-        place, number = int(step), float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"report(step, value) takes two numbers, not {step!r} and {value!r}") from None
-    if math.isnan(place) or place < 0:
-        raise UsageError(f"a step is a whole number from 0 on, not {step!r}")
-    return place, number
-
-
-class TrialEnd(NamedTuple):
-    """How a call ended: `ok`, `skip`, `stopped` (by an assessor), `pruned` (by itself) or `failed`."""
-
-    kind: str
-    value: Any
-    seconds: float
-    error: str | None = None
-    trace: str | None = None
-    final: bool = False
-    """A failure that is not to be tried again."""
-
-
 Function = Callable[[Any, int], Any]
-
-
-def call_trial(
-    function: Function,
-    build: Callable[[Mapping[str, Any]], Any],
-    flat: Mapping[str, Any],
-    task_id: int,
-    reporter: Reporter,
-) -> TrialEnd:
-    token = current_reporter.set(reporter)
-    began = time.perf_counter()
-    try:
-        value = function(build(flat), task_id)
-        return TrialEnd("ok", value, time.perf_counter() - began)
-    except Skip as skip:
-        return TrialEnd("skip", skip.args, time.perf_counter() - began, ", ".join(map(str, skip.args)) or "skipped")
-    except (StopTrial, Pruned) as stop:
-        return TrialEnd("stopped" if isinstance(stop, StopTrial) else "pruned", None, time.perf_counter() - began)
-    except KeyboardInterrupt:
-        raise  # the user wants the whole search to end
-    except BaseException as error:
-        text = "".join(traceback.format_exception_only(error)).strip()
-        final = isinstance(error, FinalFailure)
-        return TrialEnd("failed", None, time.perf_counter() - began, text, traceback.format_exc(), final)
-    finally:
-        current_reporter.reset(token)
 
 
 def with_task_id(function: Callable[..., Any]) -> Function:

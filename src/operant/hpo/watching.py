@@ -10,7 +10,6 @@ from operant.hpo.events import LoggingEventSet, RunnerEventSet, Task, TrialResul
 from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.judging import Judge, Verdict, metrics_of
-from operant.hpo.memory import RETURNED, returned_record
 from operant.schedulers.scheduler import Scheduler
 from operant.schedulers.trial import ScheduledJob
 from operant.schedulers.view import NoView
@@ -18,7 +17,7 @@ from operant.sites import Submission
 
 if TYPE_CHECKING:
     from operant.hpo.running import Settings
-    from operant.hpo.thread_sites import TrialSite
+    from operant.hpo.thread_sites import InlineSite, TrialSite
 
 __all__ = ["SearchView"]
 
@@ -34,7 +33,7 @@ class SearchView(NoView):
         if not settings.silent:
             self._events.append(LoggingEventSet(settings.rank, lambda: self.history, settings.max_steps))
 
-    def begin(self, scheduler: Scheduler, site: TrialSite) -> None:
+    def begin(self, scheduler: Scheduler, site: TrialSite | InlineSite) -> None:
         settings = self.settings
         shown = {"max_steps": settings.max_steps, "max_workers": settings.max_workers, "seed": settings.seed}
         self._tell(lambda one: one.init(settings.searcher_name, {**shown, **settings.options}, settings.function))
@@ -50,10 +49,8 @@ class SearchView(NoView):
         if verdict is not None and verdict.end.final:
             job.retries = scheduler.plan.max_retries
         again = job.status == "ERROR" and job.retries < scheduler.plan.max_retries and scheduler.killing is None
-        if verdict is not None and verdict.end.kind == "ok":
-            scheduler.journal.append(RETURNED, **returned_record(job.number, verdict.end))
-            if isinstance(scheduler.searcher, GrowingSearcher):
-                scheduler.searcher.take_result(job.number, verdict.end.value)
+        if verdict is not None and verdict.end.kind == "ok" and isinstance(scheduler.searcher, GrowingSearcher):
+            scheduler.searcher.take_result(job.number, verdict.end.value)
         record = self._record(job, verdict)
         if not again:
             self.history.add(record)
@@ -76,7 +73,7 @@ class SearchView(NoView):
         return TrialRecord(
             task_id=job.number + 1,
             status=job.status,
-            config=self.judge.shape.build(job.arg_dict),
+            make_config=lambda: self.judge.shape.build(job.arg_dict),
             flat=job.arg_dict,
             result=end.value if end is not None and end.kind == "ok" else None,
             metrics=metrics_of(end) if end is not None else {},

@@ -78,9 +78,7 @@ class Dispatcher:
             if proposal is None:
                 self.scheduler.exhausted = True
                 return False
-            extras = {"budget": proposal.budget, "parent": proposal.parent, "notes": proposal.notes}
-            given = {key: value for key, value in extras.items() if value is not None}
-            self.scheduler.journal.append("proposed", number=proposal.number, config=proposal.config, **given)
+            self.scheduler.journal.append("proposed", number=proposal.number, config=proposal.config, **proposal.extras)
             if not self._is_filtered(proposal):
                 self.scheduler.tries += 1
                 self.scheduler.open_trial(proposal)

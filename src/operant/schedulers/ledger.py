@@ -23,8 +23,8 @@ class JobRecord:
     """One job as the journal tells it; attempts overwrite each other."""
 
     __slots__ = (
-        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "started",
-        "status", "token",
+        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "snapshot",
+        "started", "status", "token",
     )  # fmt: skip
 
     def __init__(self, job_id: str, number: int, seed: int | None) -> None:
@@ -41,6 +41,8 @@ class JobRecord:
         self.error: str | None = None
         self.code: int | None = None
         self.iteration: int | None = None
+        self.snapshot: str | None = None
+        """The user's code that its last attempt ran with: a folder below ``code/``."""
 
     @property
     def is_check(self) -> bool:
@@ -72,6 +74,8 @@ class Ledger:
         self.proposals: dict[int, ProposalRecord] = {}
         self.jobs: dict[str, JobRecord] = {}
         self.observed: list[int] = []
+        self.reports: dict[str, list[tuple[int, float, float]]] = {}
+        """(step, value, wall) that function trials reported in their last attempt, by job; programs have their runs."""
         self.messages: list[dict[str, Any]] = []
         self.closed: dict[str, Any] | None = None
         self.stopping: dict[str, Any] | None = None
@@ -107,7 +111,11 @@ class Ledger:
             job = self.jobs[record["job"]] = JobRecord(record["job"], record["number"], record.get("seed"))
         job.status, job.attempt, job.token = "PENDING", record["attempt"], record["token"]
         job.reward = job.ended = job.reason = job.error = job.code = None
-        job.started = None
+        job.started, job.snapshot = None, self.opened.get("code")
+        self.reports.pop(job.id, None)
+
+    def _fold_reported(self, record: dict[str, Any]) -> None:
+        self.reports.setdefault(record["job"], []).append((record["step"], record["value"], record["wall"]))
 
     def _fold_planned(self, record: dict[str, Any]) -> None:
         """Jobs that never got a slot, named when the search is cut off."""
@@ -143,6 +151,8 @@ class Ledger:
 
     def _fold_message(self, record: dict[str, Any]) -> None:
         self.messages.append(record["content"])
+        if record["content"].get("type") == "limits" and self.stopping and self.stopping["reason"] == "max_tries":
+            self.stopping = None  # the rule stops it again, if it still does
 
     def _fold_stopping(self, record: dict[str, Any]) -> None:
         self.stopping = record

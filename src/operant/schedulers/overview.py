@@ -73,6 +73,7 @@ def _job(job: JobRecord, ledger: Ledger, search: str) -> dict[str, Any]:
         "ended": job.ended,
         "run": f"{search}/{job.id}",
         **({"seed": job.seed} if job.seed is not None else {}),
+        **({"code": job.snapshot} if job.snapshot is not None else {}),
         **({"attempt": job.attempt} if job.attempt > 1 else {}),
         **({"reason": job.reason} if job.reason else {}),
         **({"error": job.error} if job.error else {}),

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from operant.assessors import AssessResult
 from operant.errors import UsageError
 from operant.schedulers.ledger import FINAL, JobRecord, Ledger, ProposalRecord, no_garbage_collection
-from operant.schedulers.trial import ScheduledJob, Trial
+from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
 from operant.sites import Found
 from operant.tracking.identity import process_identity
 from operant.tracking.journal import Journal
 
 if TYPE_CHECKING:
+    from operant.schedulers.rewards import JobReader
     from operant.schedulers.scheduler import Scheduler
 
 __all__ = ["Restored", "changed_keys"]
 
 _USABLE = ("FINISHED", "STOPPED")
+_SHOWN_NAMES = 3
 
 
 class Restored:
@@ -28,6 +31,7 @@ class Restored:
         self.scheduler = scheduler
         self._proposals: dict[int, Proposal] = {}
         self._changed_space = False
+        self._liked: list[str] = []
         self.ledger = ledger = Ledger().fold_all(entry.record for entry in journal.replay())
         plan = scheduler.plan
         if ledger.opened:
@@ -44,6 +48,7 @@ class Restored:
                     f"the search {scheduler.name!r} was begun with another configuration ({keys}); "
                     f"--force goes on with the changed one"
                 )
+            self._say_if_code_changed()
         who = process_identity()
         journal.append(
             "opened",
@@ -55,9 +60,23 @@ class Restored:
             scalars=plan.scalars,
             compare=plan.compare,
             origin=scheduler.origin,
+            code=None if scheduler.workspace is None else scheduler.workspace.snapshot.name,
             host=who["host"],
             pid=who["pid"],
             wall=scheduler.clock.wall(),
+        )
+
+    def _say_if_code_changed(self) -> None:
+        """Jobs of one search may run with different code; nobody should find that out by accident."""
+        workspace, before = self.scheduler.workspace, self.ledger.opened.get("code")
+        if workspace is None or before is None or workspace.snapshot.name == before:
+            return
+        names = workspace.snapshot.differs_from(workspace.snapshot.folder.parent / before)
+        more = [f"{len(names) - _SHOWN_NAMES} more"] if len(names) > _SHOWN_NAMES else []
+        shown = ", ".join([*names[:_SHOWN_NAMES], *more])
+        self.scheduler.view.note(
+            f"the code has changed since this search was last run ({shown or 'its files'}): "
+            f"jobs that start from here on run with the new one ({workspace.snapshot.name}, not {before})"
         )
 
     def take_over(self) -> None:
@@ -90,6 +109,16 @@ class Restored:
             if not job.is_check:
                 by_number.setdefault(job.number, []).append(job)
         reopened = {job.number for job in again} | {job.number for job in under_way}
+        self._go_through(reopened, by_number, adopted, found)
+        # Shown again what all jobs reported, the assessor may have come to like one that it had told to pause.
+        for job_id in self._liked:
+            scheduler.go_on(job_id)
+        scheduler.promote()
+
+    def _go_through(
+        self, reopened: set[int], by_number: dict[int, list[JobRecord]], adopted: set[str], found: Mapping[str, Any]
+    ) -> None:
+        scheduler, ledger = self.scheduler, self.ledger
         for number, record in ledger.proposals.items():
             if record.filtered:
                 continue
@@ -137,17 +166,28 @@ class Restored:
         """Show the assessor again what earlier jobs reported."""
         scheduler = self.scheduler
         assessor = scheduler.plan.assessor
-        if assessor is None or scheduler.workspace is None:
+        if assessor is None:
             return
         for record in self.ledger.jobs.values():
             if record.status in ("FINISHED", "STOPPED", "PAUSED") and not record.is_check:
-                reader = scheduler.workspace.reader(self._job(record))
+                reader = self._reader(record)
                 reader.refresh(ended=True)
                 history = reader.history()
                 if history:
-                    assessor.assess_job(record.id, history)
+                    result = assessor.assess_job(record.id, history)
+                    if record.status == "PAUSED" and result is AssessResult.Good:
+                        self._liked.append(record.id)
                     if record.status == "FINISHED":
                         assessor.job_end(record.id)
+
+    def _reader(self, record: JobRecord) -> JobReader | MemoryReader:
+        if self.scheduler.workspace is not None:
+            return self.scheduler.workspace.reader(self._job(record))
+        rule = self.scheduler.plan.rule
+        reader = MemoryReader(rule)
+        for step, value, wall in self.ledger.reports.get(record.id, ()):
+            reader.add(rule.attribute, step, value, wall)
+        return reader
 
     def _keep(self, record: ProposalRecord, jobs: list[JobRecord]) -> None:
         """A proposal that is done: it counts for the best, and its paused jobs may yet go on."""

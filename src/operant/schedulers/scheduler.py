@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from operant.errors import OperantError
 from operant.schedulers.dispatcher import DISK_FULL, DISK_FULL_SECONDS, Dispatcher
 from operant.schedulers.final_check import FinalCheck
+from operant.schedulers.inline import InlineTrials
 from operant.schedulers.ledger import JobRecord
 from operant.schedulers.overseer import Overseer
 from operant.schedulers.plan import SearchPlan
@@ -25,7 +26,7 @@ from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial, job_id_o
 from operant.schedulers.view import NoView, View
 from operant.schedulers.workspace import Workspace
 from operant.searchers import Observation, Proposal
-from operant.sites import Event, Found, Site
+from operant.sites import Event, Found, FunctionSite, Site
 from operant.sites.clock import Clock, SystemClock
 from operant.tracking.journal import Journal
 
@@ -106,6 +107,7 @@ class Scheduler:
         self._backlog: list[Any] = []
         self._overseer = Overseer(self)
         self._dispatcher = Dispatcher(self)
+        self._inline = InlineTrials(self, self._overseer)
 
     # -- what criteria and commands may use ---------------------------------------------------------------------
 
@@ -139,6 +141,8 @@ class Scheduler:
             restored = Restored(self, journal, resume=self.resume, force=self.force)
             try:
                 self.site.start(self.clock.put)
+                if isinstance(self.site, FunctionSite):
+                    self.site.hear = self._handle  # a call waits for the answer, in this very thread
                 restored.take_over()
                 self.commit()
                 self.plan.stop.before_run(self)
@@ -158,12 +162,12 @@ class Scheduler:
 
     def loop(self) -> None:
         while True:
+            self._inline.run()
             self._dispatcher.dispatch()
             if not self._has_work():
                 return
             self.view.tick(self)
-            for item in (*self._take_backlog(), *self.clock.wait(self._overseer.timeout())):
-                self._handle(item)
+            self.handle_all(self.clock.wait(self._overseer.timeout()))
             self._overseer.look_after(self.clock.now())
 
     def _has_work(self) -> bool:
@@ -225,7 +229,22 @@ class Scheduler:
     def queue(self, job: ScheduledJob) -> None:
         self.ready.append(job)
 
+    def go_on(self, job_id: str) -> None:
+        """Let a job that was paused have a slot again."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.status == "PAUSED":
+            job.status, job.keep_work = "PENDING", True
+            self.ready.append(job)
+
+    def promote(self) -> None:
+        self._overseer.promote()
+
     # -- what happens --------------------------------------------------------------------------------------------
+
+    def handle_all(self, items: list[Any]) -> None:
+        """Act on what has come, after what came while the disk was full."""
+        for item in (*self._take_backlog(), *items):
+            self._handle(item)
 
     def _handle(self, item: Any) -> None:
         if isinstance(item, Interrupt):
@@ -241,8 +260,12 @@ class Scheduler:
             self.view.changed(self, job)
         elif item.kind == "report":
             assert isinstance(job.reader, MemoryReader)
-            job.reader.add(item.info["tag"], item.info["step"], item.info["value"], self.clock.wall())
+            step, value, wall = item.info["step"], item.info["value"], self.clock.wall()
+            job.reader.add(item.info["tag"], step, value, wall)
             job.last_report = self.clock.now()
+            self.journal.append("reported", job=job.id, step=step, value=value, wall=wall)
+            if self.journal.is_stale:  # whoever looks on wants to see it before the trial ends
+                self.commit()
             self._overseer.assess(job)
         else:
             self._on_end(job, item)
@@ -254,6 +277,8 @@ class Scheduler:
         info = event.info
         if "values" in info and isinstance(job.reader, MemoryReader):
             job.reader.values = info["values"]
+        if "verdict" in info and job.verdict is None:  # it was skipped, or has ended itself early
+            job.verdict = info["verdict"]
         status, reason = self._status_of(job, event)
         if status != "ERROR" and job.reader is not None:
             job.reward, complaint = job.reader.result()
@@ -299,6 +324,8 @@ class Scheduler:
             "started": job.started,
         }
         record.update((key, value) for key, value in found.items() if value is not None)
+        if "returned" in info:
+            self.journal.append("returned", number=job.number, **info["returned"])
         self.journal.append("ended", **record)
         self.view.changed(self, job)
 

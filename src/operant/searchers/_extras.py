@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager
 from typing import Any
+
+from operant import _threads
 
 
 def require(module: str) -> Any:
@@ -12,6 +15,13 @@ def require(module: str) -> Any:
     except ImportError as error:
         name = module.partition(".")[0]
         raise ImportError(f"this searcher needs {name}: pip install 'operant[search]'") from error
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Sums are made in another order by more threads, and a proposal must be the same on every machine."""
+    require("threadpoolctl")
+    require("scipy.linalg")  # it has a BLAS of its own, which must be there to be told
+    return _threads.one_thread()
 
 
 def scipy_qmc() -> Any:

@@ -39,8 +39,10 @@ class Kernels:
 
     def neighbours(self, points: Array) -> Array:
         """The numbers of points, each argument's in order: what `bandwidths` looks up neighbours in."""
-        ends = np.full((1, len(self._numeric)), np.inf)
-        return np.vstack([-ends, np.sort(points[:, self._numeric], axis=0), ends])
+        numbers = points[:, self._numeric]
+        found = np.empty((len(numbers) + 2, numbers.shape[1]))
+        found[0], found[1:-1], found[-1] = -np.inf, np.sort(numbers, axis=0), np.inf
+        return found
 
     def bandwidths(self, points: Array, neighbours: Array) -> Array:
         """For each number of each point the larger distance to its neighbours, with a lower limit."""
@@ -48,17 +50,21 @@ class Kernels:
         widths = np.empty_like(numbers)
         for j in range(numbers.shape[1]):
             line, x = neighbours[:, j], numbers[:, j]
-            first, beyond = np.searchsorted(line, x, side="left"), np.searchsorted(line, x, side="right")
+            first, beyond = line.searchsorted(x, side="left"), line.searchsorted(x, side="right")
             # A point that is among its neighbours is not its own; but an equal one is, at distance 0.
             itself = beyond > first
             left = x - line[np.where(itself, beyond - 2, first - 1)]
-            right = line[np.where(itself, first + 1, first)] - x
+            right = line[first + itself] - x
             # The ends of the range are no neighbours: kernels at the rim would become very wide.
-            finite = np.where(np.isinf(left), right, np.where(np.isinf(right), left, np.maximum(left, right)))
-            widths[:, j] = np.where(np.isinf(finite), 0.0 if len(line) > 3 else 1.0, finite)
+            left[left == np.inf] = -np.inf
+            right[right == np.inf] = -np.inf
+            finite = np.maximum(left, right)
+            finite[finite == -np.inf] = 0.0 if len(line) > 3 else 1.0
+            widths[:, j] = finite
         least = 1.0 / min(100, len(neighbours))
-        clipped: Array = np.maximum(np.clip(widths, least, 1.0), self._narrowest)
-        return clipped
+        # Not `clip`, here and below: for a few numbers it takes several times as long.
+        limited: Array = np.maximum(np.minimum(np.maximum(widths, least), 1.0), self._narrowest)
+        return limited
 
     def widened(self, widths: Array, count: int) -> Array:
         """Half way (on a log scale) to Scott's rule for so many components, which sees the large picture."""
@@ -105,7 +111,7 @@ class Kernels:
             low, high = self._special.ndtr(-mu / widths), self._special.ndtr((1 - mu) / widths)
             uniform = drawn[:, self._numeric]
             moved = mu + widths * self._special.ndtri(low + uniform * (high - low))
-            drawn[:, self._numeric] = np.where(m, np.clip(moved, 0.0, 1.0), uniform)
+            drawn[:, self._numeric] = np.where(m, np.minimum(np.maximum(moved, 0.0), 1.0), uniform)
         for column, size in self._categorical:
             keeps = active[:, column] & (rng.random(len(centres)) >= _chance_to_forget(size, blur))
             drawn[keeps, column] = centres[keeps, column]

@@ -25,6 +25,14 @@ class Proposal:
     # What the searcher wants to be given back by `restore`: its own bookkeeping, and why this was proposed.
     notes: dict[str, Any] | None = None
 
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What there is beside the number and the configuration."""
+        if self.budget is None and self.parent is None and self.notes is None:
+            return {}
+        found = {"budget": self.budget, "parent": self.parent, "notes": self.notes}
+        return {key: value for key, value in found.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:

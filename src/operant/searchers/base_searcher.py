@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ class BaseSearcher:
         lag: proposal n sees exactly the results of proposals up to n - lag; see `ready`.
     """
 
+    looks_at_results = True
+    """False of a searcher that proposes the same whatever came of earlier proposals."""
+
     def __init__(
         self,
         search_space: Container | Sequence[Mapping[str, Any]],
@@ -51,6 +55,9 @@ class BaseSearcher:
         self.trials: dict[int, Trial] = {}
         self._next_number = 0
         self._seen: set[Hashable] = set()
+        self._keyed: tuple[Config | None, Hashable] = (None, None)
+        # A tuple of nothing but numbers and texts also costs the garbage collector nothing.
+        self._values_of = itemgetter(*self.space.names) if self.space.layout.told_apart_by_values else None
         self._held: dict[int, list[Observation]] = {}
         self._applied_up_to = -1
         self._pending: dict[int, Trial] = {}
@@ -112,10 +119,10 @@ class BaseSearcher:
         """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them."""
         if observation.number not in self.trials:
             raise ValueError(f"observation of proposal {observation.number}, which was never proposed")
-        if observation.status in UNDER_WAY:
-            return
         if observation.status not in FINAL:
-            raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+            if observation.status not in UNDER_WAY:
+                raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+            return
         if self.lag is None or observation.number <= self._applied_up_to:
             self._apply(observation)
         else:
@@ -158,16 +165,20 @@ class BaseSearcher:
         return np.random.default_rng([self.seed, number])
 
     def is_new(self, config: Config) -> bool:
-        return self._key(config) not in self._seen
+        key = self._key(config)
+        self._keyed = (config, key)  # what is new is mostly proposed next, and then remembered by its key
+        return key not in self._seen
 
     def _key(self, config: Config) -> Hashable:
         """What two configurations share exactly when they are the same; cheaper than the space's text."""
-        values = config.values()
-        key = tuple(zip(config, map(type, values), values, strict=True))
+        if self._values_of is not None:
+            key: Hashable = self._values_of(config)
+            return key
+        key = (*config, *config.values(), *map(type, config.values()))
         try:
             hash(key)
         except TypeError:  # a list or a mapping among the values
-            return self.space.key(config)
+            key = self.space.key(config)
         return key
 
     @property
@@ -248,7 +259,8 @@ class BaseSearcher:
         trial = Trial(proposal.number, proposal.config, proposal.parent, proposal.notes)
         self.trials[proposal.number] = trial
         self._pending[proposal.number] = trial
-        self._seen.add(self._key(proposal.config))
+        known, key = self._keyed
+        self._seen.add(key if known is proposal.config else self._key(proposal.config))
 
     def _apply_held(self, number: int) -> None:
         if self.lag is None:

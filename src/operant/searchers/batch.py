@@ -16,6 +16,8 @@ from operant.space import Container, Nested
 class BatchSearcher(BaseSearcher):
     """Tries the rows in the order in which they are written; several `Nested` give all combinations."""
 
+    looks_at_results = False
+
     def __init__(
         self,
         search_space: Container | Sequence[Mapping[str, Any]],

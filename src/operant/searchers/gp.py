@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from operant.searchers._acquisition import Acquisition, Maximiser
+from operant.searchers._extras import one_thread
 from operant.searchers._history import History
 from operant.searchers._options import whole_number
 from operant.searchers._records import Proposal, Trial
@@ -75,6 +76,7 @@ class GpSearcher(BaseSearcher):
         return None if config is None else Proposal(number, config)
 
     def _best_points(self, rng: np.random.Generator) -> list[np.ndarray]:
-        model, best = self._surrogate.model(self.pending, self.seed)
-        candidates = self._maximiser.candidates(rng, self.n_candidates, best_points(self._history, 5))
-        return promising_points(model, Acquisition("EI", best), self._maximiser, candidates, self.n_starts)
+        with one_thread():
+            model, best = self._surrogate.model(self.pending, self.seed)
+            candidates = self._maximiser.candidates(rng, self.n_candidates, best_points(self._history, 5))
+            return promising_points(model, Acquisition("EI", best), self._maximiser, candidates, self.n_starts)

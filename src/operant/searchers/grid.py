@@ -15,6 +15,8 @@ from operant.space import Container
 class GridSearcher(BaseSearcher):
     """Proposal n is combination n; the argument that is written last varies fastest."""
 
+    looks_at_results = False
+
     def __init__(
         self,
         search_space: Container | Sequence[Mapping[str, Any]],

@@ -14,6 +14,7 @@ from operant.searchers.builder import SEARCHERS
 from operant.space import Config, Container
 
 _SAMPLINGS = ("uniform", "sobol", "lhs")
+_AT_ONCE = 64
 
 
 @SEARCHERS.register_module()
@@ -25,6 +26,8 @@ class RandomSearcher(BaseSearcher):
             `lhs` (Latin hypercube: of each `block` points every one lies in another slice of each argument).
         block: points in one Latin hypercube.
     """
+
+    looks_at_results = False
 
     def __init__(
         self,
@@ -40,39 +43,72 @@ class RandomSearcher(BaseSearcher):
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         self.sampling = one_of(sampling, "sampling", _SAMPLINGS)
         self.block = whole_number(block, "block", least=2)
-        # A Sobol sequence has no blocks; 64 points are only what is computed at once.
-        self._design = Design(sampling, self.space.dimensions, self.seed, 64 if sampling == "sobol" else block)
+        self._configs: list[Config] = []
+
+    def configure(
+        self,
+        reward_attribute: str | None = None,
+        optimize_mode: str | None = None,
+        seed: int | None = None,
+        lag: int | None = None,
+    ) -> None:
+        super().configure(reward_attribute, optimize_mode, seed, lag)
+        self._design: Design | None = None
+        self._block_at = -1
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
             return None
-        rng = self.rng(number)
-        if self.sampling != "uniform":
-            config: Config | None = self.space.decode(self._design.point(number))
-            if config is not None and self.is_new(config):
-                return Proposal(number, config)
-        config = self.fresh(rng)
-        return None if config is None else Proposal(number, config)
+        config = self._config(number)
+        if self.is_new(config):
+            return Proposal(number, config)
+        other = self.fresh(self.rng(number))
+        return None if other is None else Proposal(number, other)
+
+    def _config(self, number: int) -> Config:
+        """What the design has at this place; many are made at once, since that takes hardly longer than one."""
+        block, place = divmod(number, _AT_ONCE)
+        if block != self._block_at:
+            if self._design is None:
+                self._design = Design(self.sampling, self.space.dimensions, self.seed, self.block)
+            points = self._design.points(block * _AT_ONCE, _AT_ONCE)
+            self._configs, self._block_at = self.space.decode_many(points), block
+        return self._configs[place]
 
 
 class Design:
-    """Point n of a design in the unit cube, whichever point was asked for before."""
+    """Point n of a design in the unit cube, whichever point was asked for before.
+
+    `block` is the size of a Latin hypercube; of the other designs, which have no blocks, 64 points are made at once.
+    """
 
     def __init__(self, sampling: str, dimensions: int, seed: int, block: int = 64) -> None:
-        self._sampling = sampling
+        self._make = {"uniform": self._uniform, "sobol": self._sobol, "lhs": self._latin_hypercube}[sampling]
         self._dimensions = dimensions
         self._seed = seed
-        self._block_size = block
+        self._block_size = block if sampling == "lhs" else _AT_ONCE
         self._block_number = -1
         self._block: np.ndarray | None = None
 
     def point(self, number: int) -> np.ndarray:
         wanted, place = divmod(number, self._block_size)
         if self._block is None or wanted != self._block_number:
-            make = self._sobol if self._sampling == "sobol" else self._latin_hypercube
-            self._block_number, self._block = wanted, make(wanted)
+            self._block_number, self._block = wanted, self._make(wanted)
         point: np.ndarray = self._block[place]
         return point
+
+    def points(self, first: int, count: int) -> np.ndarray:
+        """Point `first` and those that follow it, one a row."""
+        return np.stack([self.point(first + i) for i in range(count)])
+
+    def _uniform(self, block: int) -> np.ndarray:
+        # A generator whose state is a counter: the numbers of any point can be had without those before it.
+        # Each step of the counter gives four of them.
+        steps = -(-self._dimensions // 4)
+        key = np.random.SeedSequence([self._seed, 0x0F1A]).generate_state(2, np.uint64)
+        bits = np.random.Philox(key=key, counter=block * self._block_size * steps)
+        rows = np.random.Generator(bits).random((self._block_size, steps * 4))
+        return rows[:, : self._dimensions]
 
     def _sobol(self, block: int) -> np.ndarray:
         from operant.searchers._extras import scipy_qmc

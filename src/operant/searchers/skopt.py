@@ -11,6 +11,7 @@ import numpy as np
 
 from operant.errors import ConfigError, unknown
 from operant.searchers._acquisition import Acquisition, Maximiser, Model
+from operant.searchers._extras import one_thread
 from operant.searchers._forest import KINDS, Forest
 from operant.searchers._history import History
 from operant.searchers._options import one_of, positive, whole_number
@@ -142,10 +143,11 @@ class SkoptSearcher(BaseSearcher):
         return str(rng.choice(_HEDGED, p=chances / chances.sum()))
 
     def _best_points(self, function: str, rng: np.random.Generator) -> list[np.ndarray]:
-        model, best = self._model(rng)
-        candidates = self._maximiser.candidates(rng, self._n_points // 2, best_points(self._history, 5))
-        acquisition = Acquisition(function, best, self._xi, self._kappa)
-        return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts)
+        with one_thread():
+            model, best = self._model(rng)
+            candidates = self._maximiser.candidates(rng, self._n_points // 2, best_points(self._history, 5))
+            acquisition = Acquisition(function, best, self._xi, self._kappa)
+            return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts)
 
     def _model(self, rng: np.random.Generator) -> tuple[Model, float]:
         if self.base_estimator == "GP":

@@ -94,8 +94,10 @@ class TpeSearcher(BaseSearcher):
         good_count = min(max(math.ceil(self.good_fraction * n), 1), self.most_good)
         good = np.sort(np.argpartition(-ranked, good_count - 1)[:good_count])
         good = good[np.isfinite(ranked[good])]
-        centres = np.vstack([self._history.points[good], np.full((1, self.space.dimensions), 0.5)])
-        active = np.vstack([self._history.active[good], np.zeros((1, self.space.dimensions), dtype=bool)])
+        # The last centre is the prior: no argument of it is active, so it is uniform everywhere.
+        centres = np.full((len(good) + 1, self.space.dimensions), 0.5)
+        active = np.zeros(centres.shape, dtype=bool)
+        centres[:-1], active[:-1] = self._history.points[good], self._history.active[good]
         widths = self._kernels.bandwidths(centres, self._kernels.neighbours(centres[:-1]))
         blur = 1.0 / (len(good) + 1)
         if rng.random() < _WIDE_CHANCE:

@@ -1,6 +1,7 @@
 """Where jobs run."""
 
 from operant.sites.base import SITES, Event, Found, Limits, Site, Submission, make_token, parse_token
+from operant.sites.calls import report
 from operant.sites.function import FunctionSite
 from operant.sites.local import LocalSite, read_exit
 from operant.sites.simulated import SimulatedClock, SimulatedSite, Simulation
@@ -20,4 +21,5 @@ __all__ = [
     "make_token",
     "parse_token",
     "read_exit",
+    "report",
 ]

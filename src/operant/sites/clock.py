@@ -21,6 +21,9 @@ class Clock(Protocol):
     def put(self, item: Any) -> None:
         """Add to the mailbox; from any thread."""
 
+    def has_mail(self) -> bool:
+        """Whether there is anything in the mailbox."""
+
     def wait(self, timeout: float | None) -> list[Any]:
         """All that is in the mailbox, as soon as there is anything; nothing after ``timeout`` seconds."""
 
@@ -37,6 +40,9 @@ class SystemClock:
 
     def put(self, item: Any) -> None:
         self._items.put(item)
+
+    def has_mail(self) -> bool:
+        return not self._items.empty()
 
     def wait(self, timeout: float | None) -> list[Any]:
         items: list[Any] = []

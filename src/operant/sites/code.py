@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import filecmp
 import hashlib
 import os
 import shutil
@@ -39,6 +40,19 @@ class CodeSnapshot:
                     self._links.append((f"{path}{name}", os.readlink(entry)))
                 else:
                     self._files.append((f"{path}{name}", entry.stat().st_size))
+
+    @property
+    def name(self) -> str:
+        """What tells it from snapshots with other contents: their hash."""
+        return self.folder.name
+
+    def differs_from(self, other: Path) -> list[str]:
+        """The files that are not the same in another snapshot, or only in one of the two."""
+        files = {name for name, _ in self._files} | {name for name, _ in self._links}
+        theirs = {f"{path}{name}" for path, _, names in _walk(other) for name in names} if other.is_dir() else set()
+        common = sorted(files & theirs)
+        _, changed, unreadable = filecmp.cmpfiles(self.folder, other, common, shallow=False)
+        return sorted((files ^ theirs) | set(changed) | set(unreadable))
 
     def read_text(self, name: str) -> str:
         return (self.folder / name).read_text(encoding="utf-8")

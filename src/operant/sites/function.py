@@ -3,56 +3,89 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from operant.sites.base import SITES, Event, Found, Submission
+from operant.sites.calls import TrialEnd, call_trial, ended_early
 
 __all__ = ["FunctionSite"]
-
-Function = Callable[..., Any]
 
 
 @SITES.register_module("function")
 class FunctionSite:
     """Calls ``function(config)`` for each job, one after the other, in the thread that submits.
 
-    The function returns the reward, or a mapping of scalars by name; an exception makes the job an ERROR.
+    The function returns the reward, or a mapping of scalars by name; an exception makes the job an ERROR. What it
+    says with ``report(step, value)`` is heard at once, so an assessor can end it there. If it returns None, its
+    reports are its result.
     """
 
     outlives_controller = False
     takes_configs = True
 
-    def __init__(self, function: Function, reward_attribute: str = "acc") -> None:
+    def __init__(self, function: Callable[..., Any], reward_attribute: str = "acc") -> None:
         self.function = function
         self.reward_attribute = reward_attribute
+        self.hear: Callable[[Event], None] = lambda event: None
+        """Gets reports in the midst of a call; by default nobody does."""
         self._emit: Callable[[Event], None] = lambda event: None
+        self._calling: str | None = None
+        self._stop = False
+        self._withdrawn: set[str] = set()
 
     def start(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
 
     def submit(self, jobs: Sequence[Submission]) -> list[str]:
         for job in jobs:
-            self._call(job)
+            if job.token in self._withdrawn:
+                self._withdrawn.discard(job.token)
+            else:
+                self._emit(self.call(job))
         return [job.token for job in jobs]
 
+    def call(self, job: Submission) -> Event:
+        """Call the function for this job, here and now, and say how that ended."""
+        self._calling, self._stop = job.token, False
+        try:
+            end = call_trial(lambda: self.result_of(job), self)
+        finally:
+            self._calling = None
+        return self.event(job, end)
+
     def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
-        """A call cannot be interrupted; it has always ended by the time that anyone could ask."""
+        """A call ends at its next report. The others have not begun, or were ended by ctrl-C."""
+        for token in tokens:
+            if token == self._calling:
+                self._stop = True
+            else:
+                self._withdrawn.add(token)
+                self._emit(Event("ended", token, {"code": None, "reason": reason}))
 
     def find(self, tokens: Sequence[str]) -> dict[str, Found]:
+        """Calls die with their process."""
         return dict.fromkeys(tokens, Found("unknown", {}))
 
     def close(self) -> None:
         """Nothing is left running."""
 
-    def _call(self, job: Submission) -> None:
-        began = time.time()
-        try:
-            value = self.function(job.config)
-        except Exception as error:
-            text = "".join(traceback.format_exception_only(error)).strip()
-            self._emit(Event("ended", job.token, {"code": 1, "error": text, "started": began, "ended": time.time()}))
-            return
-        values = dict(value) if isinstance(value, Mapping) else {self.reward_attribute: float(value)}
-        self._emit(Event("ended", job.token, {"code": 0, "values": values, "started": began, "ended": time.time()}))
+    def send(self, step: int, value: float) -> bool:
+        """A report of the call under way; True when it shall end."""
+        assert self._calling is not None
+        self.hear(Event("report", self._calling, {"tag": self.reward_attribute, "step": step, "value": value}))
+        return self._stop
+
+    def result_of(self, job: Submission) -> Any:
+        value = self.function(job.config)
+        if value is None:
+            return {}
+        if isinstance(value, Mapping):
+            return {str(name): float(one) if hasattr(one, "__float__") else one for name, one in value.items()}
+        return {self.reward_attribute: float(value)}
+
+    def event(self, job: Submission, end: TrialEnd) -> Event:
+        now = time.time()
+        info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
+        info.update({"code": 0, "values": end.value} if end.kind == "ok" else ended_early(end))
+        return Event("ended", job.token, info)

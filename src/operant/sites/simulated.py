@@ -34,6 +34,9 @@ class SimulatedClock:
         """Let ``item`` arrive in the mailbox after ``delay`` seconds."""
         heapq.heappush(self._planned, (self._now + delay, next(self._order), item))
 
+    def has_mail(self) -> bool:
+        return bool(self._planned) and self._planned[0][0] <= self._now
+
     def wait(self, timeout: float | None) -> list[Any]:
         if timeout is None and not self._planned:
             raise RuntimeError("the scheduler waits without limit, but nothing will ever happen")

@@ -3,7 +3,7 @@
 One file of standard library, so that it also runs where Operant is not installed:
 
     python wrapper.py run SPEC.json     one job, described by a JSON file
-    python wrapper.py serve FD          a fork server: each job that arrives on the socket gets a forked wrapper
+    python wrapper.py serve FD          a fork server: each job that arrives on the socket gets a wrapper of its own
 
 The wrapper claims its attempt atomically (a second copy leaves at once), is the subreaper of all that the
 program starts, and ends them together: when the program ends, when the controller says so or is gone, when a
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
+import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -147,13 +148,18 @@ def memory_of(pids: list[int]) -> int:
 def identity(pid: int) -> dict[str, object]:
     """What tells this process from a later one with the same number."""
     try:
-        with open("/proc/%d/stat" % pid, "rb") as stream:
+        with open("/proc/%d/stat" % pid, "rb", 0) as stream:
             ticks = int(stream.read().rpartition(b")")[2].split()[19])
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-            boot = stream.read().strip()
+        boot = boot_id()
     except OSError:
         ticks, boot = 0, ""
     return {"pid": pid, "ticks": ticks, "boot": boot, "host": socket.gethostname()}
+
+
+@functools.cache
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", "rb") as stream:
+        return stream.read().strip().decode()
 
 
 # -- files that others rely on ------------------------------------------------------------------------------------
@@ -215,11 +221,12 @@ class Supervisor:
         """Whether exit code 0 can only mean that the program finished before it was told to end."""
         self.kill_at: float | None = None
         self.leftovers = 0
+        self.cpu_seconds = 0.0
+        self.peak_kilobytes = 0
         self.outputs: dict[int, Output] = {}
 
-    def run(self) -> int:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        wake = self._watch_signals()
+    def run(self, wake: int) -> int:
+        """See to it; `wake` is what `watch_signals` gave."""
         if not claim(self.folder, self.attempt, self.spec["token"]):
             self._tell({"event": "refused"})
             return 0
@@ -235,17 +242,10 @@ class Supervisor:
         self._watch(wake, pipes, None if limit is None else began + limit)
         self._end_leftovers(wake)
         self._drain(pipes)
+        for descriptor in pipes:
+            os.close(descriptor)
         self._finish(began_wall, time.monotonic() - began)
         return 0
-
-    def _watch_signals(self) -> int:
-        wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: self.stop("terminated"))
-        return wake
 
     def _start(self) -> list[int]:
         spec = self.spec
@@ -254,11 +254,12 @@ class Supervisor:
         err, err_in = os.pipe2(os.O_CLOEXEC)
         failed, failed_in = os.pipe2(os.O_CLOEXEC)
         self.outputs = {out: Output(spec["stdout"], limit), err: Output(spec["stderr"], limit)}
+        environment = dict(os.environ, **spec.get("env", {}))
         # A signal that arrives while there are two of us must not be handled by the wrong one.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         self.pid = os.fork()
         if self.pid == 0:
-            self._become_program(out_in, err_in, failed_in)
+            self._become_program(environment, out_in, err_in, failed_in)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         for descriptor in (out_in, err_in, failed_in):
             os.close(descriptor)
@@ -268,7 +269,7 @@ class Supervisor:
         os.set_blocking(err, False)
         return [out, err]
 
-    def _become_program(self, out: int, err: int, failed: int) -> None:
+    def _become_program(self, environment: dict[str, str], out: int, err: int, failed: int) -> None:
         spec = self.spec
         argv = spec["argv"]
         try:
@@ -280,12 +281,10 @@ class Supervisor:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == 1:  # the wrapper died before that took effect
                 os._exit(1)
-            _prefer_as_victim()
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (out, 1), (err, 2)):
                 os.dup2(source, target)
             os.chdir(spec["cwd"])
-            environment = dict(os.environ, **spec.get("env", {}))
             os.execvpe(argv[0], argv, environment)
         except BaseException as error:
             if isinstance(error, OSError) and error.strerror:
@@ -367,11 +366,13 @@ class Supervisor:
         """Take note of children that ended; False when none are left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
+            self.cpu_seconds += used.ru_utime + used.ru_stime
+            self.peak_kilobytes = max(self.peak_kilobytes, used.ru_maxrss)
             if pid == self.pid:
                 self.status = status
 
@@ -413,7 +414,6 @@ class Supervisor:
                 self.outputs[descriptor].write(data)
 
     def _finish(self, began_wall: float, seconds: float) -> None:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
@@ -428,8 +428,8 @@ class Supervisor:
             "started": began_wall,
             "ended": began_wall + seconds,
             "seconds": seconds,
-            "cpu_seconds": used.ru_utime + used.ru_stime,
-            "peak_bytes": used.ru_maxrss * 1024,
+            "cpu_seconds": self.cpu_seconds,
+            "peak_bytes": self.peak_kilobytes * 1024,
             "leftovers": self.leftovers,
             "stdout": printed[0],
             "stderr": printed[1],
@@ -470,11 +470,40 @@ class Supervisor:
         return True
 
 
-def _prefer_as_victim() -> None:
-    """When memory runs out, the kernel should take the job before its controller."""
+def prepare() -> int:
+    """Make this process one that sees to programs, and give what becomes readable when a signal arrives."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
+    return wake
+
+
+_current: Supervisor | None = None
+
+
+def _terminate(*_: object) -> None:
+    if _current is None:
+        os._exit(0)  # it waits for a job: nothing is lost
+    _current.stop("terminated")
+
+
+def supervise(spec: dict[str, Any], control: socket.socket | None, wake: int) -> int:
+    global _current
+    _current = Supervisor(spec, control)
+    code = _current.run(wake)
+    _current = None
+    return code
+
+
+def prefer_as_victim() -> None:
+    """When memory runs out, the kernel should take jobs before their controller; programs inherit this."""
     try:
-        with open("/proc/self/oom_score_adj", "w") as stream:
-            stream.write("500")
+        with open("/proc/self/oom_score_adj", "wb", 0) as stream:
+            stream.write(b"500")
     except OSError:
         pass
 
@@ -490,64 +519,169 @@ def _empty(descriptor: int) -> None:
 # -- many jobs ----------------------------------------------------------------------------------------------------
 
 
-def serve(descriptor: int) -> int:
-    """Fork a wrapper for each job that arrives: as fast as starting a thread, as separate as a process.
+class ForkServer:
+    """Gives each job that arrives to a wrapper: one that has nothing to do, or else a new one, forked from here.
 
-    It leaves when its controller does; the wrappers notice that by themselves. Should a wrapper be killed, its
-    program's processes fall to this process, which ends them.
+    A wrapper sees to one job at a time and then waits for the next, which saves most programs the time of a fork.
+    This process leaves when its controller does; the wrappers notice that by themselves. Should a wrapper be
+    killed, its program's processes fall to this process, which ends them.
     """
-    server = socket.socket(fileno=descriptor)
-    os.set_inheritable(descriptor, False)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    wrappers: set[int] = set()
-    poll = select.poll()
-    poll.register(server, select.POLLIN)
-    poll.register(wake, select.POLLIN)
-    while True:
-        for ready, _ in poll.poll():
-            if ready == wake:
-                _empty(wake)
-                _bury(wrappers)
-                continue
-            received = _receive(server)
-            if received is None:
-                return 0
-            spec, control = received
-            pid = os.fork()
+
+    def __init__(self, descriptor: int) -> None:
+        self.jobs = socket.socket(fileno=descriptor)
+        os.set_inheritable(descriptor, False)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prefer_as_victim()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.wake, self.wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self.wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.pids: dict[socket.socket, int] = {}
+        """The wrappers by the socket that leads to them."""
+        self.alive: set[int] = set()
+        """Those that have not been buried, whether their socket is closed by now or not."""
+        self.free: list[socket.socket] = []
+        self.poll = select.poll()
+        # What wrappers need is loaded and looked up before the first fork, and stays where it is: pages are shared.
+        json.dumps(identity(os.getpid()))
+        gc.disable()
+        gc.freeze()
+
+    def serve(self) -> int:
+        self.poll.register(self.jobs, select.POLLIN)
+        self.poll.register(self.wake, select.POLLIN)
+        while True:
+            for ready, _ in self.poll.poll():
+                if ready == self.wake:
+                    _empty(self.wake)
+                    self._bury()
+                elif ready == self.jobs.fileno():
+                    received = _receive(self.jobs)
+                    if received is None:
+                        self._dismiss()
+                        return 0
+                    self._give_out(*received)
+                else:
+                    self._hear([link for link in self.pids if link.fileno() == ready])
+
+    def _give_out(self, spec: bytes, control: socket.socket) -> None:
+        while self.free:
+            if _pass_on(self.free.pop(), spec, control):
+                control.close()
+                return
+        mine, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            for one in (self.jobs, mine, *self.pids):  # what stays open here would never look closed to others
+                one.close()
+            os.close(self.wake)
+            os.close(self.wake_in)
+            _work(theirs, spec, control)
+        theirs.close()
+        control.close()
+        self.pids[mine] = pid
+        self.alive.add(pid)
+        self.poll.register(mine, select.POLLIN)
+
+    def _hear(self, links: list[socket.socket]) -> None:
+        for link in links:
+            if _is_free(link):
+                self.free.append(link)
+            else:
+                self._forget(link)
+
+    def _forget(self, link: socket.socket) -> None:
+        self.poll.unregister(link)
+        del self.pids[link]
+        if link in self.free:
+            self.free.remove(link)
+        link.close()
+
+    def _dismiss(self) -> None:
+        """Send wrappers home that have nothing to do; those that have will hear of it when they come for more."""
+        for link in self.free:
+            link.close()
+        for link in self.free:
+            os.waitpid(self.pids[link], 0)
+
+    def _bury(self) -> None:
+        killed = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
             if pid == 0:
-                _run_forked(spec, control, [server.fileno(), wake, wake_in])
-            control.close()
-            wrappers.add(pid)
+                break
+            if pid in self.alive:
+                self.alive.remove(pid)
+                killed = killed or os.WIFSIGNALED(status)
+                for link in [one for one, its in self.pids.items() if its == pid]:
+                    self._forget(link)
+        if killed:
+            kept = set(self.alive)
+            for pid in self.alive:
+                kept.update(descendants(pid))
+            for pid in descendants(os.getpid()):
+                if pid not in kept:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
 
 
-def _receive(server: socket.socket) -> tuple[dict[str, Any], socket.socket] | None:
-    head, descriptors, _, _ = socket.recv_fds(server, HEADER.size, 1)
+def _is_free(link: socket.socket) -> bool:
+    """Whether a wrapper says that it has nothing to do; otherwise it is gone."""
+    try:
+        return bool(link.recv(1))
+    except ConnectionError:
+        return False
+
+
+def _pass_on(link: socket.socket, spec: bytes, control: socket.socket) -> bool:
+    try:
+        socket.send_fds(link, [HEADER.pack(len(spec))], [control.fileno()])
+        link.sendall(spec)
+    except ConnectionError:
+        return False
+    return True
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, socket.socket] | None:
+    """The next job and the socket to its controller; None when whoever gives out jobs is gone."""
+    try:
+        head, descriptors, _, _ = socket.recv_fds(channel, HEADER.size, 1)
+    except ConnectionError:
+        return None
     while head and len(head) < HEADER.size:
-        head += server.recv(HEADER.size - len(head)) or b"\0"
+        head += channel.recv(HEADER.size - len(head)) or b"\0"
     if not head:
         return None
     (left,) = HEADER.unpack(head)
     parts = []
     while left:
-        part = server.recv(left)
+        part = channel.recv(left)
         if not part:
             return None
         parts.append(part)
         left -= len(part)
-    return json.loads(b"".join(parts)), socket.socket(fileno=descriptors[0])
+    return b"".join(parts), socket.socket(fileno=descriptors[0])
 
 
-def _run_forked(spec: dict[str, Any], control: socket.socket, inherited: list[int]) -> None:
+def _work(link: socket.socket, spec: bytes, control: socket.socket) -> None:
+    """A wrapper's life: one job after the other, until there is nobody to give it one."""
     try:
         signal.set_wakeup_fd(-1)
-        for descriptor in inherited:
-            os.close(descriptor)
         os.setsid()
-        Supervisor(spec, control).run()
+        wake = prepare()
+        while True:
+            supervise(json.loads(spec), control, wake)
+            control.close()
+            link.send(b"f")
+            received = _receive(link)
+            if received is None:
+                return
+            spec, control = received
     except BaseException as error:
         try:
             control.send(json.dumps({"event": "failed", "error": "%s: %s" % (type(error).__name__, error)}).encode())
@@ -557,34 +691,9 @@ def _run_forked(spec: dict[str, Any], control: socket.socket, inherited: list[in
         os._exit(0)
 
 
-def _bury(wrappers: set[int]) -> None:
-    killed = False
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            break
-        if pid in wrappers:
-            wrappers.discard(pid)
-            killed = killed or os.WIFSIGNALED(status)
-    if killed:
-        mine = descendants(os.getpid())
-        kept = set(wrappers)
-        for pid in wrappers:
-            kept.update(descendants(pid))
-        for pid in mine:
-            if pid not in kept:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-
-
 def main(argv: list[str]) -> int:
     if len(argv) == 2 and argv[0] == "serve":
-        return serve(int(argv[1]))
+        return ForkServer(int(argv[1])).serve()
     if len(argv) == 2 and argv[0] == "run":
         with open(argv[1], encoding="utf-8") as stream:
             spec = json.load(stream)
@@ -593,7 +702,8 @@ def main(argv: list[str]) -> int:
                 os.setsid()
             except PermissionError:
                 pass
-        return Supervisor(spec, None).run()
+        prefer_as_victim()
+        return supervise(spec, None, prepare())
     sys.stderr.write(str(__doc__))
     return 2
 

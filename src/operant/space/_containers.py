@@ -79,6 +79,10 @@ class Container(Space):
         """
         return self.layout.decode(point)
 
+    def decode_many(self, points: np.ndarray) -> list[Config]:
+        """The flat configurations at these points, one a row."""
+        return self.layout.decode_many(points)
+
     def sample(self, rng: np.random.Generator) -> Config:
         return self.layout.decode(rng.random(self.dimensions))
 

@@ -62,6 +62,9 @@ class Layout:
         self.order = _parents_first(self.arguments, self._by_name)
         self.conditional = any(argument.when is not None for argument in self.arguments)
         self._simple = not self.conditional and not any(argument.row_names for argument in self.arguments)
+        plain = self._simple and all(map(_has_plain_values, self.arguments))
+        self.told_apart_by_values = plain and bool(self.arguments)
+        """Whether two configurations are the same exactly when their values are equal, name by name."""
         self._decoders: list[tuple[str, Callable[[float], Any]]] = [
             (argument.name, argument.leaf.decode) for argument in self.arguments
         ]
@@ -82,6 +85,13 @@ class Layout:
             if argument.when is None or argument.when.holds(config):
                 argument.put(config, argument.leaf.decode(units[i]))
         return self._in_order(config)
+
+    def decode_many(self, points: np.ndarray) -> list[Config]:
+        if not self._simple or not self.arguments:
+            return [self.decode(point) for point in points]
+        columns = [argument.leaf.decode_many(points[:, i]) for i, argument in enumerate(self.arguments)]
+        names = [argument.name for argument in self.arguments]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def encode(self, config: Mapping[str, Any]) -> np.ndarray:
         """The point of a configuration; an argument that is not active lies in the middle of its column."""
@@ -129,6 +139,14 @@ class Layout:
 
     def _in_order(self, config: Config) -> Config:
         return {name: config[name] for name in self.names if name in config}
+
+
+def _has_plain_values(argument: Argument) -> bool:
+    """Whether none of its values equals another, as 1, 1.0 and True do, and none is a list or a mapping."""
+    if not isinstance(argument.leaf, Categorical):
+        return True
+    values = argument.leaf.data
+    return all(isinstance(one, (str, int, float)) for one in values) and len(set(values)) == len(values)
 
 
 def _encode(argument: Argument, value: Any) -> float:

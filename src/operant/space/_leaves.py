@@ -50,6 +50,9 @@ class Leaf(Space):
     def encode_many(self, values: Sequence[Any]) -> np.ndarray:
         return np.array([self.encode(value) for value in values], dtype=float)
 
+    def decode_many(self, units: np.ndarray) -> list[Any]:
+        return [self.decode(unit) for unit in units.tolist()]
+
     def snap_many(self, units: np.ndarray) -> np.ndarray:
         """For each place in [0, 1], the place of the value it stands for."""
         return self.encode_many([self.decode(unit) for unit in units.tolist()])
@@ -186,16 +189,16 @@ class Numeric(Leaf):
     def encode_many(self, values: Sequence[Any]) -> np.ndarray:
         if self._span == 0:
             return np.full(len(values), 0.5)
-        numbers = np.clip(np.asarray(values, dtype=float), self.low, self.high)
+        numbers = np.minimum(np.maximum(np.asarray(values, dtype=float), self.low), self.high)
         if self.step is not None:
             numbers = self.low + np.round((numbers - self.low) / self.step) * self.step
         places = np.log(numbers) if self.log else numbers
-        units: np.ndarray = np.clip((places - self._bottom) / self._span, 0.0, 1.0)
+        units: np.ndarray = np.minimum(np.maximum((places - self._bottom) / self._span, 0.0), 1.0)
         return units
 
     def snap_many(self, units: np.ndarray) -> np.ndarray:
         if self._count is None and self._span > 0:
-            clipped: np.ndarray = np.clip(units, 0.0, 1.0)
+            clipped: np.ndarray = np.minimum(np.maximum(units, 0.0), 1.0)
             return clipped
         return super().snap_many(units)
 
@@ -290,6 +293,13 @@ class Real(Numeric):
             return min(max(number, self.low), self.high)
         place = round((number - self.low) / self.step)
         return self._steps[min(max(place, 0), len(self._steps) - 1)]
+
+    def decode_many(self, units: np.ndarray) -> list[float]:
+        # numpy's exponential may differ from Python's in the last digit, and one place must mean one value.
+        if self.step is not None or self.log:
+            return super().decode_many(units)
+        found: list[float] = np.clip(self._bottom + units * self._span, self.low, self.high).tolist()
+        return found
 
     def __contains__(self, value: object) -> bool:
         if not is_number(value):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from threadpoolctl import threadpool_limits
+
+from operant._threads import one_thread
 
 __all__ = ["quick_arithmetic", "use_one_thread"]
 
@@ -23,7 +24,7 @@ def quick_arithmetic() -> Iterator[None]:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
-        with threadpool_limits(1):  # numpy's BLAS
+        with one_thread():  # numpy's BLAS
             yield
     finally:
         torch.set_num_threads(threads)
@@ -33,4 +34,4 @@ def quick_arithmetic() -> Iterator[None]:
 def use_one_thread() -> None:
     """The same for a loop of one's own: one thread from here on."""
     torch.set_num_threads(1)
-    threadpool_limits(1)
+    one_thread()

@@ -62,7 +62,7 @@ class NaiveStopCriterion(BaseStopCriterion):
         max_reward: Any = None,
         time_limits_per_job: Any = None,
     ) -> None:
-        self.max_tries = _tries(max_tries)
+        self.max_tries = parse_tries(max_tries)
         self.time_limits = parse_duration(time_limits, ("time_limits",), bare_unit="h")
         self.max_reward = _reward(max_reward)
         self.time_limits_per_job = parse_duration(time_limits_per_job, ("time_limits_per_job",), bare_unit="h")
@@ -138,7 +138,7 @@ def _build_custom(cfg: Mapping[str, Any]) -> BaseStopCriterion:
     return built
 
 
-def _tries(value: Any) -> int | None:
+def parse_tries(value: Any) -> int | None:
     if value is None or (isinstance(value, float) and math.isinf(value)):
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or value < 1:

@@ -26,6 +26,7 @@ __all__ = [
     "decode_records",
     "encode_block",
     "encode_file_header",
+    "encode_json",
     "encode_records",
     "parse_file_header",
     "scan_blocks",
@@ -152,12 +153,21 @@ def _padded(length: int) -> int:
     return length + (-length % ALIGNMENT)
 
 
-_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False).encode
+_encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False)
+# What `encode` makes anew at every call; a search of small trials spends much of its time here.
+_make = getattr(json.encoder, "c_make_encoder", None)
+_pieces = _make and _make(
+    None, _encoder.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+)
+
+
+def encode_json(value: Any) -> str:
+    return _encoder.encode(value) if _pieces is None else "".join(_pieces(value, 0))
 
 
 def encode_records(records: Iterable[dict[str, Any]]) -> bytes:
     """JSON objects, one a line. NaN and infinities are written as Python's json does."""
-    return "\n".join(map(_encode, records)).encode("ascii")
+    return "\n".join(map(encode_json, records)).encode("ascii")
 
 
 def decode_records(payload: memoryview | bytes) -> list[dict[str, Any]]:

@@ -16,10 +16,11 @@ from operant.tracking.format.blocks import (
     decode_records,
     encode_block,
     encode_file_header,
-    encode_records,
+    encode_json,
 )
 from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.tail import BlockTail
+from operant.tracking.journal.compact import expand
 from operant.tracking.journal.lease import Lease
 
 __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
@@ -52,7 +53,7 @@ class JournalReader:
         for block in self._tail.poll():
             if block.kind != RECORDS:
                 continue
-            for sequence, record in enumerate(decode_records(block.payload), block.sequence):
+            for sequence, record in enumerate(expand(decode_records(block.payload)), block.sequence):
                 epoch = record.pop("epoch", 0)
                 if epoch < self.epoch or sequence < self.next_sequence:
                     continue
@@ -84,7 +85,10 @@ class Journal:
         self.lease = lease
         self.epoch = lease.epoch
         self._lock = threading.Lock()
-        self._pending: list[dict[str, Any]] = []
+        self._pending: list[tuple[dict[str, Any] | str, int]] = []
+        """Records or lines that wait, and how many records each stands for."""
+        self._waiting = 0
+        self._written = 0.0
         self._recorded = JournalReader(folder)
         self._entries = list(self._recorded.poll())
         self.epoch = max(self.epoch, self._recorded.epoch + 1)
@@ -117,18 +121,33 @@ class Journal:
     def append(self, kind: str, /, **fields: Any) -> int:
         """Add a record and return its sequence number; :meth:`commit` writes it."""
         with self._lock:
-            self._pending.append({"type": kind, "epoch": self.epoch, **fields})
+            self._pending.append(({"type": kind, "epoch": self.epoch, **fields}, 1))
             self._sequence += 1
+            self._waiting += 1
             return self._sequence - 1
+
+    def append_line(self, line: str, records: int) -> None:
+        """Add a line that stands for several records; :mod:`operant.tracking.journal.compact` makes them."""
+        with self._lock:
+            self._pending.append((line, records))
+            self._sequence += records
+            self._waiting += records
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether records wait that nobody can see, and nothing was written for as long as a sync may take."""
+        return bool(self._pending) and time.monotonic() - self._written > GROUP_SECONDS
 
     def commit(self, *, durable: bool = False) -> None:
         """Write the records that wait. On a full disk they wait on, nothing is half written, and OSError is raised."""
         with self._lock:
             while self._pending:
-                batch = self._pending[:MAX_BATCH]
-                first = self._sequence - len(self._pending)
-                self._write(encode_block(RECORDS, first, encode_records(batch)))
-                del self._pending[: len(batch)]
+                batch, rest = self._pending, []
+                if len(batch) > MAX_BATCH:
+                    batch, rest = batch[:MAX_BATCH], batch[MAX_BATCH:]
+                lines = [one if type(one) is str else encode_json(one) for one, _ in batch]
+                self._write(encode_block(RECORDS, self._sequence - self._waiting, "\n".join(lines).encode("ascii")))
+                self._pending, self._waiting = rest, sum([records for _, records in rest])
             if durable and self._dirty_since is not None:
                 sync_data(self._descriptor)
                 self._dirty_since = None
@@ -173,6 +192,7 @@ class Journal:
     def _write(self, data: bytes) -> None:
         if self._closed:
             raise OperantError(f"the journal of {self.folder.name!r} is closed")
+        self._written = time.monotonic()
         if not self.lease.is_current():
             raise OperantError(f"another controller has taken over {self.folder.name!r}; this one stops")
         try:

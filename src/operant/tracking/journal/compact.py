@@ -1,0 +1,96 @@
+"""A trial that goes as most do, in two lines of the journal instead of five or more records.
+
+Readers never see these lines: they are given the records that each stands for, with a sequence number each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from operant.tracking.format.blocks import encode_json
+
+__all__ = ["begun", "done", "expand", "token_of"]
+
+Record = dict[str, Any]
+
+
+def token_of(number: int, epoch: int) -> str:
+    """The token of a first attempt that dies with its controller, so that no other controller can ever meet it."""
+    return f"{number}/1/{epoch}"
+
+
+def begun(epoch: int, number: int, config: Mapping[str, Any], extras: Mapping[str, Any]) -> tuple[str, int]:
+    """``proposed`` and ``submitting`` of a proposal with one job: the line, and how many records it stands for."""
+    more = f',"extras":{encode_json(extras)}' if extras else ""
+    return f'{{"type":"begun","epoch":{epoch},"number":{number},"config":{encode_json(config)}{more}}}', 2
+
+
+def done(
+    epoch: int,
+    number: int,
+    values: Mapping[str, float],
+    attribute: str,
+    started: float,
+    wall: float,
+    returned: Mapping[str, Any] | None = None,
+) -> tuple[str, int]:
+    """``returned`` (if anything is to be kept), ``ended`` and ``observed`` of a first attempt that went well."""
+    more = "" if returned is None else f',"returned":{encode_json(returned)}'
+    return (
+        f'{{"type":"done","epoch":{epoch},"number":{number},"values":{encode_json(values)},"of":{encode_json(attribute)},'
+        f'"started":{started!r},"wall":{wall!r}{more}}}',
+        2 if returned is None else 3,
+    )
+
+
+def expand(records: Iterable[Record]) -> Iterator[Record]:
+    for record in records:
+        make = _EXPANDED.get(record.get("type", ""))
+        if make is None:
+            yield record
+        else:
+            yield from make(record)
+
+
+def _begun(line: Record) -> list[Record]:
+    number, epoch = line["number"], line["epoch"]
+    return [
+        {"type": "proposed", "epoch": epoch, "number": number, "config": line["config"], **line.get("extras", {})},
+        {
+            "type": "submitting",
+            "epoch": epoch,
+            "job": str(number),
+            "number": number,
+            "seed": None,
+            "attempt": 1,
+            "token": token_of(number, epoch),
+        },
+    ]
+
+
+def _done(line: Record) -> list[Record]:
+    number, epoch, values = line["number"], line["epoch"], line["values"]
+    reward = values[line["of"]]
+    found: list[Record] = []
+    if "returned" in line:
+        found.append({"type": "returned", "epoch": epoch, "number": number, **line["returned"]})
+    found.append(
+        {
+            "type": "ended",
+            "epoch": epoch,
+            "job": str(number),
+            "attempt": 1,
+            "status": "FINISHED",
+            "wall": line["wall"],
+            "reward": reward,
+            "code": 0,
+            "started": line["started"],
+        }
+    )
+    observed = {"type": "observed", "epoch": epoch, "number": number, "status": "FINISHED"}
+    found.append({**observed, "values": values, "reward": reward})
+    return found
+
+
+_EXPANDED: dict[str, Callable[[Record], list[Record]]] = {"begun": _begun, "done": _done}
