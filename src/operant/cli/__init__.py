@@ -29,6 +29,7 @@ COMMANDS = {
     "sync": "sync",
     "train": "train",
     "view": "view",
+    "top": "top",
 }
 
 
