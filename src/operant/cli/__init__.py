@@ -30,6 +30,7 @@ COMMANDS = {
     "train": "train",
     "view": "view",
     "top": "top",
+    "replay": "replay",
 }
 
 

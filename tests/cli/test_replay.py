@@ -1,0 +1,71 @@
+"""`operant replay`, on a search that really ran."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from operant.cli import main
+from operant.cli.search_scripts import run_main
+
+PROGRAM = """
+import sys
+from operant import SummaryWriter
+x = int(sys.argv[1])
+with SummaryWriter("job", system_metrics=False) as writer:
+    for step in range(9):
+        writer.add_scalar("acc", x + step / 10, step)
+"""
+
+
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPERANT_DIR", str(tmp_path / ".operant"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    config = {
+        "task": {
+            "template": f"{sys.executable} program.py {{x}}",
+            "search_args": [{"type": "Categorical", "name": "x", "data": [3, 2, 1, 5]}],
+        },
+        "searcher": {"type": "GridSearcher", "reward_attribute": "acc"},
+        "scheduler": {"parallel_size": 1},
+    }
+    (tmp_path / "search.yaml").write_text(yaml.safe_dump(config))
+    assert run_main(["-t", "s", "search.yaml"]) == 0
+    return tmp_path
+
+
+def test_several_assessors_side_by_side(search: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    words = ["--assessor", "asha", "--assessor", "asha:min_step=3", "--assessor", "median", "--option", "start_step=4"]
+    assert main(["replay", "s", *words]) == 0
+    text = capsys.readouterr().out
+    assert "4 jobs with 36 reports of acc" in text and "its best: 5.8 by proposal 3" in text
+    assert main(["replay", "--task", "s", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["replays"]
+    # One after the other: jobs 1 and 2 are worse than job 0 wherever they are first judged.
+    assert [one["stopped"] for one in found] == [{"1": 1, "2": 1}, {"1": 3, "2": 3}, {"1": 4, "2": 4}]
+    assert [one["steps_saved"] for one in found] == [16, 12, 10]
+    assert all(one["best"] == one["found"] == {"number": 3, "reward": 5.8} and one["best_kept"] for one in found)
+    assert all(0 < one["seconds_saved"] < one["seconds"] for one in found)
+    assert [one["options"].get("start_step") for one in found] == [None, None, 4]
+
+
+def test_mistakes_are_one_line(search: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    for words, message in [
+        ([], "which search"),
+        (["t"], "unknown search 't'"),
+        (["s", "--assessor", "asher"], "did you mean 'asha'"),
+        (["s", "--assessor", "asha", "--option", "epoch_num=3"], "none of these assessors has an option 'epoch_num'"),
+        (["s", "--option", "start_step"], "an option is key=value"),
+        (["s", "--assessor", "asha:reduction_factor=1"], "from 2 on"),
+    ]:
+        assert main(["replay", *words]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
