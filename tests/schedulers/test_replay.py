@@ -12,7 +12,7 @@ import pytest
 from operant.assessors import AssessResult, BaseAssessor
 from operant.assessors.builder import ASSESSORS
 from operant.errors import ConfigError, UsageError
-from operant.schedulers.foreign import ForeignTrial, write_search
+from operant.schedulers.exchange.foreign import ForeignTrial, write_search
 from operant.schedulers.replay import Curve, find_assessor, read_recording, replay
 
 CONFIG: dict[str, Any] = {
