@@ -195,7 +195,7 @@ def test_what_is_asked_of_a_dead_search_is_not_left_for_the_next(search: Callabl
     wait_until(lambda: not controller_is_alive(folder))
     scene.refresh()
     assert not list((folder / "inbox").glob("*.json")) and "ended before it could stop job 0" in scene.said
-    assert scene.search.counts["abnormal"] == 1 and scene.search.status == "ERROR"
+    assert scene.search.counts()["abnormal"] == 1 and scene.search.status == "ERROR"
     scene.press("s")
     assert scene.said == "nothing is running"
 

@@ -1,85 +1,39 @@
-"""Following a search from outside while it runs: its journal is read on, nothing of it is touched."""
+"""What somebody who watches a search wants to know of it besides its journal, and how he asks something of it."""
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from pathlib import Path
 
-from operant.schedulers.ledger import JobRecord, Ledger, controller_is_alive
-from operant.schedulers.recorded import search_limits
-from operant.tracking.journal import JournalReader, post_message
-from operant.tracking.journal.journal import JOURNAL_NAME
+from operant.schedulers.ledger import USABLE, JobRecord, controller_is_alive
+from operant.schedulers.live import LiveSearch
+from operant.tracking.journal import post_message
 
 __all__ = ["SearchFollower"]
 
-_UNDER_WAY = ("PENDING", "RUNNING")
 _RECENT = 20
 
 
-class SearchFollower:
-    """A search as it stands; :meth:`refresh` reads what was journaled since.
-
-    What a person asks of the search goes through its inbox: :meth:`ask`.
-    """
+class SearchFollower(LiveSearch):
+    """A search as it goes on, for one watcher. What he asks of it goes through its inbox: :meth:`ask`."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.name = folder.name
-        self.ledger = Ledger()
-        self.alive = False
-        self.paused = False
-        """Whether its user told it to start no new jobs."""
         self.best_so_far: list[float] = []
         """The best reward after each result."""
-        self._reader = JournalReader(folder)
+        self._results = 0
         self._asked: list[tuple[Path, str]] = []
-        self.refresh()
+        super().__init__(folder)
 
     def refresh(self) -> bool:
-        """Read on; return whether anything happened."""
-        was_alive = self.alive
-        self.alive = controller_is_alive(self.folder)  # before the journal, whose last record comes first
-        records = [entry.record for entry in self._reader.poll()]
-        self.ledger.fold_all(records)
-        for record in records:
-            match record["type"]:
-                case "opened":
-                    self.paused = False
-                case "message" if record["content"].get("type") in ("pause", "resume"):
-                    self.paused = record["content"]["type"] == "pause"
-                case "observed":
-                    raced_out = self.ledger.proposals[record["number"]].raced_out
-                    self._note_reward(None if raced_out else record.get("reward"))
-        return bool(records) or was_alive != self.alive
-
-    @property
-    def status(self) -> str:
-        """PENDING, RUNNING, PAUSED by its user, how it ended, or GONE when somebody has removed it."""
-        if self.alive:
-            return "PAUSED" if self.paused else "RUNNING"
-        if self.ledger.closed is not None:
-            return str(self.ledger.closed["status"])
-        if not (self.folder / JOURNAL_NAME).exists():
-            return "GONE"
-        return "ERROR" if self.ledger.opened else "PENDING"
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Jobs that are defined, waiting, running, finished; and of these successful and abnormal."""
-        by_status = Counter(job.status for job in self.ledger.jobs.values())
-        if not self.alive:  # jobs that were under way died with their controller
-            by_status["ERROR"] += sum(by_status.pop(one, 0) for one in _UNDER_WAY)
-        success = by_status["FINISHED"] + by_status["STOPPED"]
-        abnormal = by_status["ERROR"] + by_status["KILLED"]
-        return {
-            "defined": by_status.total(),
-            "waiting": by_status["PENDING"] + by_status["PAUSED"],
-            "running": by_status["RUNNING"],
-            "finished": success + abnormal,
-            "success": success,
-            "abnormal": abnormal,
-        }
+        """Read on; return whether anything is different."""
+        changed = super().refresh()
+        ledger = self.ledger
+        for number in ledger.observed[self._results :]:
+            proposal = ledger.proposals[number]
+            counts = proposal.status in USABLE and not proposal.raced_out
+            self._note_reward(proposal.reward if counts else None)
+        self._results = len(ledger.observed)
+        return changed
 
     @property
     def running(self) -> list[JobRecord]:
@@ -87,13 +41,6 @@ class SearchFollower:
         if not self.alive:
             return []
         return [job for job in self.ledger.jobs.values() if job.status == "RUNNING"]
-
-    @property
-    def tries(self) -> tuple[int, int | None]:
-        """How many proposals were tried, and how many may be."""
-        most = search_limits(self.ledger.opened).get("max_tries")
-        tried = sum(not one.filtered for one in self.ledger.proposals.values())
-        return tried, int(most) if isinstance(most, (int, float)) and abs(most) < float("inf") else None
 
     @property
     def usual_seconds(self) -> float | None:

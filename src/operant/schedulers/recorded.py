@@ -8,7 +8,7 @@ from typing import Any
 
 from operant.schedulers.rewards import JobReader, RewardRule
 
-__all__ = ["job_reader", "recorded_rule", "search_limits"]
+__all__ = ["job_reader", "recorded_rule"]
 
 
 def recorded_rule(opened: Mapping[str, Any]) -> RewardRule:
@@ -24,15 +24,6 @@ def job_reader(folder: Path, job_id: str, rule: RewardRule) -> JobReader:
     """Reads what a job reports, wherever it does so: its run, its output, or its TensorBoard files."""
     job = folder / "jobs" / job_id
     return JobReader(job, job / "work", rule)
-
-
-def search_limits(opened: Mapping[str, Any]) -> dict[str, Any]:
-    """The search's own limits (``max_tries``, ``time_limits``, …) as they stand in its configuration."""
-    from operant.schedulers.criteria.stops import RULES
-
-    given = _section(opened, "scheduler").get("stop_criterion")
-    parts = given if isinstance(given, list) else [given]
-    return {key: one[key] for one in parts if isinstance(one, Mapping) for key in RULES if one.get(key) is not None}
 
 
 def _section(opened: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -78,7 +78,7 @@ class SearchScene:
     # -- what is drawn ------------------------------------------------------------------------------------------
 
     def draw(self, width: int, height: int | None) -> list[Text]:
-        head = [self._title(width), *counts_lines(self.search.counts), *self._best(width)]
+        head = [self._title(width), *counts_lines(self.search.counts()), *self._best(width)]
         running = self.search.running
         if height is None:
             jobs = self._jobs(running, width, len(running), mark=False)
@@ -92,11 +92,13 @@ class SearchScene:
 
     def _title(self, width: int) -> Text:
         search, status = self.search, self.search.status
-        tried, most = search.tries
+        found = search.summary()
+        tried, most, left = found["tries"], found["max_tries"], found["seconds_left"]
         parts = [f"{tried} of {most} tries" if most is not None else f"{tried} tries"]
-        opened = search.ledger.opened.get("wall")
-        if opened is not None and search.alive:
-            parts.append(f"{duration(max(0.0, time.time() - opened))} so far")
+        if search.alive:
+            parts.append(f"{duration(found['elapsed'])} so far")
+        if left is not None:
+            parts.append(f"about {duration(left)} left")
         ended = search.ledger.closed
         if not search.alive and ended is not None:
             parts.append(str(ended["reason"]))
@@ -285,7 +287,7 @@ class AllScene:
         return [*lines, *([line()] * (height - 1 - len(lines))), footer]
 
     def _search(self, one: SearchFollower, widths: list[int], *, chosen: bool) -> Text:
-        counts, best = one.counts, one.ledger.best
+        counts, best = one.counts(), one.ledger.best
         return cells(
             [
                 "▶" if chosen else "",
