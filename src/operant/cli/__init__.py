@@ -31,6 +31,7 @@ COMMANDS = {
     "ui": "ui",
     "view": "view",
     "top": "top",
+    "plot": "plot",
     "replay": "replay",
 }
 
