@@ -198,6 +198,8 @@ def test_what_is_asked_of_a_dead_search_is_not_left_for_the_next(search: Callabl
     assert scene.search.counts()["abnormal"] == 1 and scene.search.status == "ERROR"
     scene.press("s")
     assert scene.said == "nothing is running"
+    for width, height in ((1, 4), (20, 5), (80, 24), (300, 100)):  # however small the window, it is filled exactly
+        assert len(scene.draw(width, height)) == height
 
 
 def read_lease_pid(folder: Path) -> int:

@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def configure_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--to", metavar="FORMAT", help="a run: csv, jsonl, parquet, tensorboard, wandb, mlflow, aim; a search: optuna"
+        "--to", metavar="FORMAT", help="csv, jsonl, parquet, tensorboard, wandb, mlflow or aim; a search also: optuna"
     )
     parser.add_argument(
         "--out", type=Path, help="file or folder to write (default: named after what is exported, here)"
@@ -45,8 +45,12 @@ def run_search(args: argparse.Namespace) -> int:
     if args.task is None:
         raise UsageError("--task says which search to export")
     folder = find_search(find_root(getattr(args, "root", None)), args.task)
-    if args.to is not None:
+    if args.to is not None and args.tar_path is not None:
+        raise UsageError("--tar-path goes with an archive; with --to, --out says where to write")
+    if args.to == "optuna":
         return _search_to_optuna(folder, args)
+    if args.to is not None:
+        return _runs_of_search(folder, args)
     if args.out is not None:
         raise UsageError("an archive is written to --tar-path; --out goes with --to optuna")
     print(f"Wrote {export_search(folder, args.tar_path)}")
@@ -57,15 +61,31 @@ def _search_to_optuna(folder: Path, args: argparse.Namespace) -> int:
     from operant.schedulers.exchange.optuna_storage import SQLITE_SUFFIXES
     from operant.schedulers.exchange.to_optuna import export_to_optuna
 
-    if args.to != "optuna":
-        raise UsageError(f"a search is exported to optuna, or without --to as an archive, not to {args.to!r}")
-    if args.tar_path is not None:
-        raise UsageError("--tar-path goes with an archive; a study is written to --out")
     done = export_to_optuna(folder, args.out)
     left = f" ({done.left_out} are still under way and were left out)" if done.left_out else ""
     print(f"Wrote {done.path}: {done.trials} trials{left}")
     shown = f"sqlite:///{done.path}" if done.path.suffix.lower() in SQLITE_SUFFIXES else str(done.path)
     print(f"Open it with: optuna-dashboard {shown}")
+    return 0
+
+
+def _runs_of_search(folder: Path, args: argparse.Namespace) -> int:
+    """The runs of all jobs: one after the other into a store, or each as a file of one folder."""
+    from operant.tracking import Run
+    from operant.tracking.exchange.export import export_run, find_format
+
+    form = find_format(args.to, also="optuna")
+    out = args.out or Path(form.store or f"{folder.name}-{args.to}")
+    if not form.store and out.exists():
+        raise UsageError(f"{out} exists already: name another place with --out, or remove it")
+    runs = sorted(one for one in (folder / "jobs").glob("*/run") if one.is_dir())
+    for run in runs:
+        job = run.parent.name
+        suffix = "" if args.to == "tensorboard" else form.suffix  # TensorBoard names runs by their folders
+        export_run(Run(run, f"{folder.name}/{job}"), args.to, out if form.store else out / f"{job}{suffix}")
+    print(f"Wrote {len(runs)} runs to {out}")
+    if runs and form.hint and not form.each:
+        print(form.hint.format(target=out))
     return 0
 
 
@@ -77,7 +97,6 @@ def _run_run(args: argparse.Namespace) -> int:
         raise UsageError(f"--to says as what: {', '.join(FORMATS)}")
     done = export_run(Run.open(args.id, args.root), args.to, args.out)
     print(f"Wrote {done}")
-    hint = FORMATS[args.to].hint
-    if hint:
-        print(hint.format(target=done))
+    if FORMATS[args.to].hint:
+        print(FORMATS[args.to].hint.format(target=done))
     return 0

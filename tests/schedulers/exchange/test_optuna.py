@@ -235,7 +235,9 @@ def test_files_that_are_no_study(tmp_path: Path, search: Path, capsys: pytest.Ca
     assert (
         main(["export", "s", "--to", "optuna", "--out", "text.db"]) == 1 and "exists already" in capsys.readouterr().err
     )
-    assert main(["export", "--task", "s", "--to", "csv"]) == 1 and "not to 'csv'" in capsys.readouterr().err
+    assert main(["export", "--task", "s", "--to", "cvs"]) == 1 and "did you mean 'csv'" in capsys.readouterr().err
+    words = ["export", "--task", "s", "--to", "optuna", "--tar-path", "x"]
+    assert main(words) == 1 and "--tar-path goes with an archive" in capsys.readouterr().err
 
 
 def test_which_of_several_studies(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.tracking.reading.run import Run
 
-__all__ = ["FORMATS", "export_run"]
+__all__ = ["FORMATS", "Format", "export_run", "find_format"]
 
 
 class Format(NamedTuple):
@@ -22,6 +22,16 @@ class Format(NamedTuple):
     """How to open what was written, with ``{target}`` for its place."""
     store: str = ""
     """For a format that holds many runs: what it is called by default. Runs are added to one that exists."""
+    each: bool = False
+    """Whether the hint is about the run alone, not about the whole store."""
+
+
+def find_format(kind: str, also: str = "") -> Format:
+    """The format called ``kind``; ``also`` is another name that the error should mention."""
+    known = [*FORMATS, *([also] if also else [])]
+    if kind not in FORMATS:
+        raise UsageError(f"there is no export to {kind!r}{nearest(kind, known)}: it is one of {', '.join(known)}")
+    return FORMATS[kind]
 
 
 def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
@@ -31,9 +41,7 @@ def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
     opens, with text, pictures, histograms and settings too. ``wandb``, ``mlflow`` and ``aim`` add the run to a store
     of that tool, which must be installed.
     """
-    if kind not in FORMATS:
-        raise UsageError(f"there is no export to {kind!r}{nearest(kind, FORMATS)}: it is one of {', '.join(FORMATS)}")
-    form = FORMATS[kind]
+    form = find_format(kind)
     if form.store:
         place = target or Path(form.store)
         return form.write(run, place) or place
@@ -131,7 +139,7 @@ FORMATS: dict[str, Format] = {
     "jsonl": Format(".jsonl", _to_jsonl),
     "parquet": Format(".parquet", _to_parquet),
     "tensorboard": Format("-tensorboard", _to_tensorboard, "Open it with: tensorboard --logdir {target}"),
-    "wandb": Format("", _to_wandb, "Send it with: wandb sync {target}", store="wandb-runs"),
+    "wandb": Format("", _to_wandb, "Send it with: wandb sync {target}", store="wandb-runs", each=True),
     "mlflow": Format(
         "", _to_mlflow, "Open it with: mlflow ui --backend-store-uri sqlite:///{target}", store="mlflow.db"
     ),

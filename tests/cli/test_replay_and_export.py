@@ -1,4 +1,4 @@
-"""`operant replay`, on a search that really ran."""
+"""`operant replay` and `operant export`, on a search that really ran."""
 
 from __future__ import annotations
 
@@ -69,3 +69,15 @@ def test_mistakes_are_one_line(search: Path, capsys: pytest.CaptureFixture[str])
         assert main(["replay", *words]) == 1
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
+
+
+def test_all_runs_of_a_search_are_exported_together(search: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["export", "--task", "s", "--to", "csv"]) == 0
+    assert "Wrote 4 runs to s-csv" in capsys.readouterr().out
+    assert sorted(path.name for path in Path("s-csv").iterdir()) == ["0.csv", "1.csv", "2.csv", "3.csv"]
+    assert Path("s-csv/3.csv").read_text().splitlines()[-1].endswith(",5.8")
+    assert main(["export", "--task", "s", "--to", "csv"]) == 1 and "exists already" in capsys.readouterr().err
+    assert main(["export", "--task", "s", "--to", "tensorboard", "--out", "tb"]) == 0
+    assert "tensorboard --logdir tb" in capsys.readouterr().out
+    assert sorted(path.name for path in Path("tb").iterdir()) == ["0", "1", "2", "3"]
