@@ -32,12 +32,13 @@ class Exported(NamedTuple):
 def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
     """Write the search in ``folder`` as a study of its name to ``target``, a new file.
 
-    A name that ends in ``.db`` or ``.sqlite`` gets a SQLite file, any other a journal file. Each proposal is a trial:
+    A name that ends in ``.db`` or ``.sqlite`` gets a SQLite file, any other a journal file, which Optuna writes
+    many times as fast. Each proposal is a trial:
     FINISHED is COMPLETE, STOPPED is PRUNED, ERROR and KILLED are FAIL. Reports are its intermediate values; with
     several seeds their mean, up to the step that all of them have reached.
     """
     optuna = load_optuna()
-    target = target or Path(f"{folder.name}.db")
+    target = target or Path(f"{folder.name}-optuna.log")
     if target.exists():
         raise UsageError(f"{target} exists already: name another place with --out, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
