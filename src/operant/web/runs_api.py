@@ -107,7 +107,17 @@ def filtered(pairs: list[Pair], text: str, names: set[str]) -> list[Pair]:
         condition = Expression(text, {*names, *_FIELDS})
     except ConfigError as error:
         raise UsageError(f"the filter cannot be read: {error.message}") from None
-    return [pair for pair in pairs if condition(_values(pair))]
+    try:
+        return [pair for pair in pairs if _holds(condition, pair)]
+    except RecursionError:
+        raise UsageError("the filter has too many parts") from None
+
+
+def _holds(condition: Expression, pair: Pair) -> bool:
+    try:
+        return condition(_values(pair))
+    except (TypeError, OverflowError):  # a text in a sum, a number beyond all bounds
+        return False
 
 
 def _values(pair: Pair) -> dict[str, Any]:

@@ -70,11 +70,13 @@ class Expression:
 
     def _tokenize(self, text: str) -> list[tuple[str, Any]]:
         tokens: list[tuple[str, Any]] = []
+        self._places: list[int] = []
         at = 0
         while at < len(text):
             if text[at].isspace():
                 at += 1
                 continue
+            self._places.append(at)
             kind, value, at = self._next(text, at)
             tokens.append((kind, value))
         return tokens
@@ -83,10 +85,10 @@ class Expression:
         if text[at] == "`":
             end = text.find("`", at + 1)
             if end < 0:
-                raise ConfigError(f"a backtick is not closed in {text!r}")
+                raise ConfigError(f"a backtick is not closed in {text!r}{_place(at)}")
             name = text[at + 1 : end]
             if name not in self._names:
-                raise ConfigError(unknown("argument", name, self._names))
+                raise ConfigError(unknown("argument", name, self._names) + _place(at))
             return "name", name, end + 1
         for name in self._names:
             if text.startswith(name, at) and not _goes_on(text, at + len(name), name):
@@ -105,8 +107,8 @@ class Expression:
                 return "value", _CONSTANTS[word], found.end()
             if word in _KEYWORDS:
                 return "symbol", word, found.end()
-            raise ConfigError(f"{unknown('argument', found[0], self._names)} (in the condition {text!r})")
-        raise ConfigError(f"{text[at]!r} means nothing in a condition: {text!r}")
+            raise ConfigError(f"{unknown('argument', found[0], self._names)} (in the condition {text!r}{_place(at)})")
+        raise ConfigError(f"{text[at]!r} means nothing in a condition: {text!r}{_place(at)}")
 
     # -- grammar, loosest binding first ---------------------------------------------------------------------------
 
@@ -225,7 +227,12 @@ class Expression:
             raise self._wrong(f"{symbol!r} is missing")
 
     def _wrong(self, what: str) -> ConfigError:
-        return ConfigError(f"the condition {self.text!r} cannot be read: {what}")
+        place = self._places[self._at] if self._at < len(self._places) else len(self.text)
+        return ConfigError(f"the condition {self.text!r} cannot be read: {what}{_place(place)}")
+
+
+def _place(at: int) -> str:
+    return f", at character {at + 1}"
 
 
 def _truth(node: Node, config: Config) -> bool:
