@@ -109,10 +109,13 @@ export function Table(parent, options) {
       visible.map((one) => h("col", { style: { width: `${one.width ?? (one.num ? 104 : 150)}px` } })));
     grid.style.minWidth = `${visible.reduce((sum, one) => sum + (one.width ?? (one.num ? 104 : 150)), options.onSelect ? 36 : 0)}px`;
     replace(heads, options.onSelect ? h("th", { class: "pick" }, h("span", null, h("input", {
-      type: "checkbox", "aria-label": "Select all rows", checked: count > 0 && selected.size >= count,
+      type: "checkbox", "aria-label": "Select all rows that are loaded", checked: count > 0 && selected.size >= count,
       onchange: (/** @type {any} */ event) => {
         selected.clear();
-        if (event.target.checked) for (let index = 0; index < count; index += 1) selected.add(options.key(at(index)));
+        for (let index = 0; event.target.checked && index < count; index += 1) {
+          const row = at(index);
+          if (row) selected.add(options.key(row));
+        }
         draw(true);
         options.onSelect?.(selected);
       },
