@@ -165,7 +165,7 @@ export async function show(main, { signal }) {
       replace(body);
       table = Table(body, {
         columns: columns(), count: known.matched, row, key: (one) => one.id, label: "Runs", stateKey: "runs", selected, signal,
-        sort: { key: "started", desc: true }, onSort: () => refresh(),
+        sort: { key: "started", desc: true }, onSort: () => undefined, // the URL has the new order, and whoever follows it asks the server
         onSelect: (now) => { state.set({ sel: [...now] }); drawHead(); },
         onOpen: (one) => go(runLink(one.id)),
       });
@@ -194,12 +194,12 @@ export async function show(main, { signal }) {
 
   function apply() {
     state.set({ filter: field.value.trim() || null });
-    refresh();
   }
 
-  let shown = "";
+  const asking = () => `${state.get("filter")} ${state.get("runs.sort")}`;
+  let shown = asking();
   state.subscribe(() => {
-    const now = `${state.get("filter")} ${state.get("runs.sort")}`;
+    const now = asking();
     if (document.activeElement !== field) field.value = state.get("filter", "");
     if (now !== shown) refresh();
     shown = now;
