@@ -1,5 +1,7 @@
 /** What every chart on a canvas shares: a surface that fits its card, and a note beside the pointer. */
 
+import { onTheme } from "../lib/colors.js";
+
 /**
  * The colours of the page at this moment; they change with the theme.
  * @param {Element} element
@@ -11,14 +13,6 @@ export function inks(element) {
     ink: read("ink"), muted: read("muted"), grid: read("grid"), card: read("card"), accent: read("accent"),
     best: read("best"), faint: read("faint"), font: `11px ${style.fontFamily}`,
   };
-}
-
-/** Calls back when the theme changes, by the switch of the page or by the system. */
-export function onTheme(/** @type {() => void} */ changed, /** @type {AbortSignal} */ signal) {
-  const observer = new MutationObserver(changed);
-  observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "class"] });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed, { signal });
-  signal.addEventListener("abort", () => observer.disconnect());
 }
 
 /**
@@ -63,22 +57,33 @@ export class Surface {
     this.note = new Note(this.box);
     this.box.prepend(this.canvas);
     parent.append(this.box);
+    this.seen = false;
+    this.stale = false;
     const observer = new ResizeObserver(() => this.redraw());
     observer.observe(this.box);
+    // What is far out of sight is drawn when it comes near.
+    const sight = new IntersectionObserver((entries) => {
+      this.seen = entries[entries.length - 1].isIntersecting;
+      if (this.seen && this.stale) this.redraw();
+    }, { rootMargin: "300px" });
+    sight.observe(this.box);
     onTheme(() => this.redraw(), signal);
     signal.addEventListener("abort", () => {
       observer.disconnect();
+      sight.disconnect();
       cancelAnimationFrame(this.frame);
     });
   }
 
   /** Draw before the next frame, once however often it is asked for. */
   redraw() {
-    if (this.frame) return;
+    this.stale = true;
+    if (this.frame || !this.seen) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
       this.width = this.box.clientWidth;
       if (this.width < 1) return;
+      this.stale = false;
       this.draw(prepare(this.canvas, this.width, this.height), this.width, this.height);
     });
   }

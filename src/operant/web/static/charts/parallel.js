@@ -1,6 +1,7 @@
 /** Parallel coordinates: one line for each job over all settings and the reward, coloured by the reward. */
 
-import { inks, onTheme, prepare } from "./canvas.js";
+import { onTheme } from "../lib/colors.js";
+import { inks, prepare } from "./canvas.js";
 import { clip, nameOf, scale } from "./scales.js";
 import { AxisControl } from "./parallel_axis.js";
 

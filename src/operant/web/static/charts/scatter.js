@@ -5,7 +5,7 @@ import { drawAxes, rangeOf, scale } from "./scales.js";
 
 /**
  * @typedef {{x: ArrayLike<any>, y: ArrayLike<number | null>, ids: string[], colors: string[],
- *   marks?: ArrayLike<string>, dim?: ArrayLike<number> | null, stairs?: {x: number[], y: number[]} | null,
+ *   marks?: ArrayLike<string>, dim?: ArrayLike<number> | null, stairs?: {x: number[], y: number[]} | null, rug?: boolean,
  *   xDomain?: import("./scales.js").Domain, yDomain?: import("./scales.js").Domain,
  *   lines: (index: number) => string[]}} Points
  */
@@ -42,7 +42,7 @@ export class Scatter {
 
   /** @param {CanvasRenderingContext2D} context */
   draw(context, /** @type {number} */ width, /** @type {number} */ height) {
-    const { x, y, colors, marks, dim, stairs } = this.points;
+    const { x, y, colors, marks, dim, stairs, rug } = this.points;
     const ink = inks(this.surface.box);
     const box = { left: 52, top: 16, right: width - 10, bottom: height - (this.labels.xLabel ? 38 : 24) };
     const across = scale(this.points.xDomain ?? rangeOf(x), box.left, box.right);
@@ -61,8 +61,9 @@ export class Scatter {
       const reward = y[index];
       // Points of one name lie beside each other; the number of the job decides where, so that they stay there.
       this.px[index] = across.at(x[index]) + spread * (((index * 0.618034) % 1) - 0.5) * 2;
-      this.py[index] = reward === null ? NaN : up.at(reward);
-      if (!(this.px[index] >= 0) || !(this.py[index] >= -50 && this.py[index] <= height + 50)) {
+      // Jobs without a reward stand on the lower edge, if they are to be seen at all.
+      this.py[index] = typeof reward === "number" ? up.at(reward) : rug ? box.bottom - this.size - 2 : NaN;
+      if (!(this.px[index] >= 0 && this.py[index] >= -50 && this.py[index] <= height + 50)) {
         this.px[index] = NaN;
         continue;
       }
