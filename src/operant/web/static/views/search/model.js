@@ -29,6 +29,11 @@ export class SearchModel {
     this.settings = data.settings;
     /** @type {Map<string, number>} */
     this.rows = new Map(this.jobs.id.map((id, row) => [id, row]));
+    /** @type {Map<string, import("../../charts/brushes.js").Brush> | null} brushes under a pointer, not yet in the address */
+    this.pending = null;
+    this.brushes = new Map();
+    /** @type {(number | null)[] | null} */
+    this.cachedRewards = null;
     this.selected = new Uint8Array(this.count).fill(1);
     this.chosen = this.count;
     this.isFiltered = false;
@@ -66,22 +71,25 @@ export class SearchModel {
         this.settings[name][row] = value;
       }
     }
+    this.cachedRewards = null;
     this.select();
   }
 
   /** The rewards that count: of jobs that ended well, and belong to the search itself. @returns {(number | null)[]} */
   rewards() {
     const { reward, status, is_check: isCheck } = this.jobs;
-    return reward.map((value, row) => (typeof value === "number" && USABLE.has(status[row]) && !isCheck[row] ? value : null));
+    this.cachedRewards ??= reward.map((value, row) => (typeof value === "number" && USABLE.has(status[row]) && !isCheck[row] ? value : null));
+    return this.cachedRewards;
   }
 
   column(/** @type {string} */ axis) {
     return axis === REWARD ? this.rewards() : this.settings[axis];
   }
 
-  /** Which jobs the brushes and the filter leave, as the address says. */
+  /** Which jobs the brushes and the filter leave, as the address says, or the pointer that is still down. */
   select() {
-    const brushes = brushesFromText(state.get("brush", ""));
+    const brushes = this.pending ?? brushesFromText(state.get("brush", ""));
+    this.brushes = brushes;
     this.selected = inside(brushes, (axis) => this.column(axis), this.count);
     const text = state.get("filter", "");
     this.filterProblem = "";
