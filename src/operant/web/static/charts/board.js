@@ -21,6 +21,12 @@ export function prefixOf(tag) {
   return at > 0 ? tag.slice(0, at) : "";
 }
 
+/** Those of the machine and of the clock come last. @param {string} a @param {string} b */
+function bySection(a, b) {
+  const late = (/** @type {string} */ prefix) => Number(prefix === "time" || prefix === "system");
+  return late(a) - late(b) || a.localeCompare(b);
+}
+
 /** @param {number} runs fewer points each when there are many: a chart is some 400 pixels wide */
 function bucketsFor(runs) {
   return runs > 30 ? 200 : runs > 8 ? 300 : 500;
@@ -28,7 +34,7 @@ function bucketsFor(runs) {
 
 /**
  * @param {HTMLElement} parent
- * @param {{signal: AbortSignal, sync: string, onZoom: (range: [number, number] | null) => void, onFold: (folded: Set<string>) => void, onFocus?: (run: string | null) => void, onProblem?: (error: any) => void, onShown?: (tags: string[]) => void}} options
+ * @param {{signal: AbortSignal, sync: string, onZoom: (range: [number, number] | null) => void, onFold: (folded: Set<string>) => void, onFocus?: (run: string | null) => void, onProblem?: (error: any) => void, onCursor?: (cursor: string) => void}} options
  */
 export function Board(parent, options) {
   /** @type {Map<string, Slot>} */
@@ -57,13 +63,11 @@ export function Board(parent, options) {
         slot.fetched = null;
       }
     }
-    options.onShown?.(shownTags());
     schedule();
   }, { rootMargin: MARGIN });
   options.signal.addEventListener("abort", () => observer.disconnect());
   onTheme(() => redraw(), options.signal);
 
-  const shownTags = () => [...slots.values()].filter((slot) => slot.visible).map((slot) => slot.tag);
   const drawn = () => runs.filter((one) => !one.hidden);
 
   /** What a chart's data depend on; a chart whose data were fetched for another key is fetched anew. */
@@ -94,7 +98,7 @@ export function Board(parent, options) {
     /** @type {Map<string, string[]>} */
     const groups = new Map();
     for (const tag of wanted) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
-    replace(sections, [...groups].sort(([a], [b]) => a.localeCompare(b)).map(([prefix, members]) => {
+    replace(sections, [...groups].sort(([a], [b]) => bySection(a, b)).map(([prefix, members]) => {
       const details = h("details", { class: "section", open: !view.folded.has(prefix), dataset: { prefix } },
         h("summary", null, h("span", { class: "section-name" }, prefix || "general"), h("span", { class: "faint small" }, String(members.length))),
         h("div", { class: "grid charts-grid" }, members.map((tag) => cardOf(tag))));
@@ -142,11 +146,12 @@ export function Board(parent, options) {
     for (const slot of batch) slot.asked = key;
     busy += 1;
     try {
-      const found = await charts({
+      const { series: found, cursor } = await charts({
         runs: ids, tags: batch.map((slot) => slot.tag), buckets: bucketsFor(ids.length),
         start: view.zoom?.[0] ?? null, end: view.zoom?.[1] ?? null, x: view.x, group: view.group,
       }, options.signal);
       if (options.signal.aborted) return;
+      options.onCursor?.(cursor);
       for (const slot of batch) if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
     } catch (error) {
       if (options.signal.aborted) return;
@@ -241,6 +246,5 @@ export function Board(parent, options) {
     highlight(run) {
       for (const slot of slots.values()) if (slot.visible) slot.lines?.highlight(run);
     },
-    shownTags,
   };
 }

@@ -124,9 +124,14 @@ export function Table(parent, options) {
       const label = h("span", { class: "label", title: one.title }, one.title);
       return h("th", { class: one.num && "num", scope: "col", "aria-sort": direction, "data-column": one.key },
         one.sortable === false ? h("span", null, label)
-          : h("button", { type: "button", onclick: () => sortBy(one) }, label, h("span", { class: "arrow", "aria-hidden": "true" }, direction ? (sort?.desc ? "↓" : "↑") : "")));
+          : h("button", { type: "button", onclick: () => sortBy(one) }, one.num ? arrow(direction) : null, label, one.num ? null : arrow(direction)));
     }));
     grid.setAttribute("aria-colcount", String(visible.length));
+  }
+
+  /** @param {string | null} direction */
+  function arrow(direction) {
+    return direction ? h("span", { class: "arrow", "aria-hidden": "true" }, direction === "descending" ? "↓" : "↑") : null;
   }
 
   let drawnFrom = -1;

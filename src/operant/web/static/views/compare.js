@@ -36,6 +36,8 @@ export async function show(main, { path, signal }) {
   /** @type {AbortController | null} */
   let following = null;
   let followed = "";
+  /** Where an event stream begins: what the charts held that were fetched last. */
+  let after = "";
 
   const count = h("span", { class: "muted" });
   const what = h("span", null);
@@ -57,6 +59,10 @@ export async function show(main, { path, signal }) {
     onFold: (folded) => state.set({ fold: [...folded] }),
     onFocus: (run) => list.focus(run),
     onProblem: (error) => notice(error.message, "bad"),
+    onCursor: (cursor) => {
+      after = cursor;
+      follow();
+    },
   });
   const toolbar = ChartToolbar(bar, { signal, groups: () => settingNames(rows).varied, onSmoothing: (weight) => board.smooth(weight) });
   const list = RunList(side, { signal, onHover: (run) => board.highlight(run), onHide: (hidden) => state.set({ hide: [...hidden] }), onRemove: compare ? null : remove });
@@ -126,14 +132,14 @@ export async function show(main, { path, signal }) {
     const x = readChartState().x;
     const alive = rows.filter((row) => row.status === "RUNNING").map((row) => row.id).slice(0, DRAWN);
     const key = JSON.stringify([alive, x]);
-    if (key === followed) return;
+    if (key === followed || !after) return;
     followed = key;
     following?.abort();
     following = null;
     if (!alive.length) return;
     following = new AbortController();
     let opened = false;
-    stream({ runs: alive, x }, {
+    stream({ runs: alive, x, after }, {
       open: () => {
         if (opened) board.renew();
         opened = true;

@@ -151,13 +151,10 @@ export async function show(main, { signal }) {
     following = null;
     if (!key) return;
     following = new AbortController();
-    let opened = false;
     let last = 0;
     stream({ runs: [run.id], x: key }, {
-      open: () => {
-        if (opened) board?.renew();
-        opened = true;
-      },
+      // Charts that were fetched before the stream was there may lack what came in between.
+      open: () => board?.renew(),
       points: (data) => {
         board?.append(data);
         if (Date.now() - last > 2000 || !(run.scalar_tags.includes(data.tag) || run.system_tags.includes(data.tag))) {

@@ -13,6 +13,7 @@ import { Table } from "../lib/table.js";
 const PAGE = 200;
 const SHOWN_PARAMS = 5;
 const SHOWN_TAGS = 4;
+const CONDITION = /[<>=!"'()]|\b(and|or|not|in)\b/;
 const EXAMPLE = `from operant import SummaryWriter
 
 writer = SummaryWriter("first-run")
@@ -31,7 +32,7 @@ export async function show(main, { signal }) {
   /** @type {Map<number, any[]>} */
   let pages = new Map();
   /** @type {Set<number>} */
-  const asked = new Set();
+  const loading = new Set();
   let known = { total: 0, matched: 0, tags: /** @type {string[]} */ ([]), params: /** @type {string[]} */ ([]) };
   let epoch = 0;
   const selected = new Set(state.list("sel"));
@@ -39,10 +40,10 @@ export async function show(main, { signal }) {
   const count = h("span", { class: "muted", "aria-live": "polite" });
   const compare = h("button", { type: "button", class: "button primary", disabled: true, onclick: () => go(link("/compare", { runs: [...selected] })) }, "Compare");
   const clear = h("button", { type: "button", class: "button quiet", hidden: true, onclick: () => pick(new Set()) }, "Clear selection");
-  const field = h("input", { type: "search", class: "filter mono", value: state.get("filter", ""), placeholder: "Filter, e.g. lr < 1e-3 and status == \"FINISHED\"", "aria-label": "Filter runs", "aria-describedby": "filter-problem", spellcheck: "false", autocomplete: "off" });
+  const field = h("input", { type: "search", class: "filter mono", value: state.get("filter", ""), placeholder: "Words, or a condition: lr < 1e-3 and status == \"FINISHED\"", "aria-label": "Filter runs", "aria-describedby": "filter-problem", spellcheck: "false", autocomplete: "off" });
   const problem = h("div", { class: "problem mono", id: "filter-problem", role: "alert" });
   const help = popover("?", (panel, close) => replace(panel, h("div", { class: "stack filter-help" },
-    h("p", { class: "small" }, "Names are settings, scalars (their last value), name, status, tag and started. Compare with == != < <= > >=, join with and, or, not and brackets."),
+    h("p", { class: "small" }, "Words are looked for in names, tags and notes. A condition compares settings, last values of scalars, name, status, tag, note, search, started, ended and duration with == != < <= > >=, joined by and, or, not and brackets."),
     FILTERS.map(([text, what]) => h("button", { type: "button", class: "button small quiet", onclick: () => { field.value = text; close(); apply(); } }, h("code", null, text), h("span", { class: "faint" }, what))))),
   { label: "How to filter" });
   const body = h("div", { class: "runs-body" });
@@ -61,6 +62,17 @@ export async function show(main, { signal }) {
   /** @type {ReturnType<typeof Table> | null} */
   let table = null;
 
+  /** Settings that are text stand at the left. @param {string} name */
+  function isText(name) {
+    for (const rows of pages.values()) {
+      for (const one of rows) {
+        const value = one.params[name];
+        if (value !== null && value !== undefined) return typeof value !== "number";
+      }
+    }
+    return false;
+  }
+
   function columns() {
     /** @type {import("../lib/table.js").Column[]} */
     const found = [
@@ -71,7 +83,7 @@ export async function show(main, { signal }) {
       { key: "labels", title: "Tags and note", value: (one) => one.tags.join(" "), width: 200, sortable: false, render: labels },
       { key: "id", title: "Id", value: (one) => one.id, width: 250, sortable: false, hidden: true, render: (one) => h("span", { class: "mono" }, one.id) },
     ];
-    known.params.forEach((name, at) => found.push({ key: `param.${name}`, title: name, group: "Settings", num: true, hidden: at >= SHOWN_PARAMS, value: (one) => one.params[name], render: (one) => setting(one.params[name]) }));
+    known.params.forEach((name, at) => found.push({ key: `param.${name}`, title: name, group: "Settings", num: !isText(name), hidden: at >= SHOWN_PARAMS, value: (one) => one.params[name], render: (one) => setting(one.params[name]) }));
     known.tags.forEach((tag, at) => found.push({ key: `last.${tag}`, title: tag, group: "Last values", num: true, hidden: at >= SHOWN_TAGS || tag.startsWith("system/"), value: (one) => one.last[tag], render: (one) => number(one.last[tag]) }));
     return found;
   }
@@ -114,24 +126,27 @@ export async function show(main, { signal }) {
     count.textContent = known.matched === known.total ? `${known.total}` : `${known.matched} of ${known.total}`;
   }
 
-  function sortParameter() {
-    return state.get("runs.sort", "-started");
+  /** What is asked for: words are looked for in names, tags and notes; anything with an operator is a condition. */
+  function asked() {
+    const text = state.get("filter", "");
+    const kind = CONDITION.test(text) ? "filter" : "search";
+    return { [kind]: text, sort: state.get("runs.sort", "-started"), limit: PAGE };
   }
 
   /** @param {number} page */
   async function load(page) {
-    if (asked.has(page)) return;
-    asked.add(page);
+    if (loading.has(page)) return;
+    loading.add(page);
     const mine = epoch;
     try {
-      const found = await get("/api/runs", { filter: state.get("filter", ""), sort: sortParameter(), limit: PAGE, offset: page * PAGE }, signal);
+      const found = await get("/api/runs", { ...asked(), offset: page * PAGE }, signal);
       if (mine !== epoch) return;
       take(page, found);
     } catch (error) {
       if (mine !== epoch || signal.aborted) return;
       complain(error);
     } finally {
-      if (mine === epoch) asked.delete(page);
+      if (mine === epoch) loading.delete(page);
     }
   }
 
@@ -179,11 +194,11 @@ export async function show(main, { signal }) {
   /** Ask again for what is shown; old rows stay until new ones are there, so nothing blinks. */
   async function refresh() {
     epoch += 1;
-    asked.clear();
+    loading.clear();
     const mine = epoch;
     const first = Math.floor((table?.element.scrollTop ?? 0) / (PAGE * 34));
     try {
-      const found = await get("/api/runs", { filter: state.get("filter", ""), sort: sortParameter(), limit: PAGE, offset: first * PAGE }, signal);
+      const found = await get("/api/runs", { ...asked(), offset: first * PAGE }, signal);
       if (mine !== epoch) return;
       pages = new Map();
       take(first, found);

@@ -5,14 +5,17 @@ import { clock } from "../../lib/format.js";
 import { state } from "../../lib/state.js";
 import { blobLink } from "./facts.js";
 
+const IMAGES = new Set(["png", "jpg", "jpeg", "gif", "webp", "bmp"]);
+const VIDEOS = new Set(["mp4", "webm", "ogv"]);
+const SOUNDS = new Set(["wav", "mp3", "ogg", "flac"]);
+
 /** @param {any} run @param {any} one */
 function element(run, one) {
   const source = blobLink(run, one.blob);
-  const type = String(one.type ?? "");
   const what = `${one.tag} at step ${one.step}`;
-  if (type.startsWith("image/") && type !== "image/svg+xml") return h("img", { src: source, alt: what, loading: "lazy" });
-  if (type.startsWith("video/")) return h("video", { src: source, controls: true, loop: true, muted: true, "aria-label": what });
-  if (type.startsWith("audio/")) return h("audio", { src: source, controls: true, "aria-label": what });
+  if (IMAGES.has(one.type)) return h("img", { src: source, alt: what, loading: "lazy" });
+  if (VIDEOS.has(one.type)) return h("video", { src: source, controls: true, loop: true, muted: true, "aria-label": what });
+  if (SOUNDS.has(one.type)) return h("audio", { src: source, controls: true, "aria-label": what });
   return h("a", { class: "button", href: source, download: `${one.tag.split("/").pop()}-${one.step}` }, "Download");
 }
 
