@@ -2,10 +2,10 @@
 import { charts } from "../lib/api.js";
 import { dashes, onTheme, palette } from "../lib/colors.js";
 import { h, replace } from "../lib/dom.js";
-import { number } from "../lib/format.js";
+import { number, tagOrder } from "../lib/format.js";
 import { Lines } from "./lines.js";
 
-/** @typedef {{id: string, label: string, index: number, hidden: boolean}} BoardRun */
+/** @typedef {{id: string, label: string, index: number, hidden: boolean}} BoardRun `index` chooses the colour: the run's own, or its group's */
 /** @typedef {import("./toolbar.js").ChartState} ChartState */
 /** @typedef {{tag: string, card: HTMLElement, holder: HTMLElement, foot: HTMLElement, lines: any, visible: boolean, fetched: string | null, asked: string | null, data: import("../lib/api.js").Series[], grown: number}} Slot */
 
@@ -19,12 +19,6 @@ const MARGIN = "300px";
 export function prefixOf(tag) {
   const at = tag.indexOf("/");
   return at > 0 ? tag.slice(0, at) : "";
-}
-
-/** Those of the machine and of the clock come last. @param {string} a @param {string} b */
-function bySection(a, b) {
-  const late = (/** @type {string} */ prefix) => Number(prefix === "time" || prefix === "system");
-  return late(a) - late(b) || a.localeCompare(b);
 }
 
 /** @param {number} runs fewer points each when there are many: a chart is some 400 pixels wide */
@@ -97,8 +91,8 @@ export function Board(parent, options) {
     }
     /** @type {Map<string, string[]>} */
     const groups = new Map();
-    for (const tag of wanted) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
-    replace(sections, [...groups].sort(([a], [b]) => bySection(a, b)).map(([prefix, members]) => {
+    for (const tag of tagOrder(wanted)) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
+    replace(sections, [...groups].map(([prefix, members]) => {
       const details = h("details", { class: "section", open: !view.folded.has(prefix), dataset: { prefix } },
         h("summary", null, h("span", { class: "section-name" }, prefix || "general"), h("span", { class: "faint small" }, String(members.length))),
         h("div", { class: "grid charts-grid" }, members.map((tag) => cardOf(tag))));
@@ -175,10 +169,11 @@ export function Board(parent, options) {
   /** @param {Slot} slot @returns {import("./paint.js").Line[]} */
   function linesOf(slot) {
     const places = new Map(runs.map((one) => [one.id, one]));
-    return slot.data.flatMap((one, at) => {
+    return slot.data.flatMap((one) => {
       if (one.group !== undefined) {
         const label = `${one.group} (${one.runs?.length ?? 0})`;
-        return [{ key: `group ${one.group}`, label, color: palette(at), dash: dashes(at), x: one.x, mean: one.mean, least: one.low, greatest: one.high }];
+        const index = places.get(one.runs?.[0] ?? "")?.index ?? 0;
+        return [{ key: `group ${one.group}`, label, color: palette(index), dash: dashes(index), x: one.x, mean: one.mean, least: one.low, greatest: one.high }];
       }
       const run = places.get(one.run ?? "");
       return run ? [{ key: run.id, label: run.label, color: palette(run.index), dash: dashes(run.index), x: one.x, mean: one.mean, least: one.least, greatest: one.greatest, hidden: run.hidden }] : [];

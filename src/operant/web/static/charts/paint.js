@@ -110,6 +110,16 @@ export function logTicks(low, high) {
       if (tick >= low && tick <= high) found.push(tick);
     }
   }
+  return found.length >= 3 ? found : evenTicks(low, high);
+}
+
+/** Within a decade a log axis is nearly even, and has room for round numbers. @param {number} low @param {number} high */
+function evenTicks(low, high) {
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough) ?? rough;
+  const found = [];
+  for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) found.push(Number(tick.toPrecision(10)));
   return found;
 }
 

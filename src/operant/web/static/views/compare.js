@@ -20,6 +20,13 @@ function labelsOf(rows) {
   return new Map(rows.map((row) => [row.id, uses.get(row.name) > 1 || !row.name ? `${row.name} ${row.id.split(/[/-]/).pop()}` : row.name]));
 }
 
+/** Runs with the same value of a setting have the same colour. @param {any[]} rows @param {string} name @returns {Map<string, number>} */
+function groupPlaces(rows, name) {
+  const text = (/** @type {any} */ row) => JSON.stringify(row.params[name]) ?? "";
+  const values = [...new Set(rows.map(text))].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+  return new Map(rows.map((row) => [row.id, values.indexOf(text(row))]));
+}
+
 /** @param {HTMLElement} main @param {{path: string, signal: AbortSignal}} context */
 export async function show(main, { path, signal }) {
   const stored = decodeURIComponent(path.split("/")[2] ?? "");
@@ -112,7 +119,8 @@ export async function show(main, { path, signal }) {
     capped.hidden = !over;
     count.textContent = `${rows.length} ${rows.length === 1 ? "run" : "runs"}`;
     replace(what, segmented("What to show", [["charts", "Charts"], ["table", "Settings"]], shown, (value) => state.set({ show: value === "charts" ? null : value })));
-    list.draw(rows, labels, hidden);
+    const places = view.group ? groupPlaces(rows, view.group) : new Map(rows.map((row, index) => [row.id, index]));
+    list.draw(rows, labels, hidden, places);
     area.hidden = bar.hidden = shown === "table";
     table.hidden = shown !== "table";
     nothing.hidden = true;
@@ -121,7 +129,7 @@ export async function show(main, { path, signal }) {
       return;
     }
     const tags = [...new Set(rows.flatMap((row) => Object.keys(row.last)))].sort();
-    const all = rows.map((row, index) => ({ id: row.id, label: labels.get(row.id) ?? row.id, index, hidden: !drawn.has(row.id) }));
+    const all = rows.map((row) => ({ id: row.id, label: labels.get(row.id) ?? row.id, index: places.get(row.id) ?? 0, hidden: !drawn.has(row.id) }));
     // A group is the mean of the runs that are asked for: hidden ones must not be asked for.
     board.set({ tags, view, runs: view.group ? all.filter((one) => !hidden.has(one.id)).map((one) => ({ ...one, hidden: false })) : all });
     nothing.hidden = tags.length > 0;

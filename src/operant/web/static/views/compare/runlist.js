@@ -22,19 +22,20 @@ export function RunList(parent, options) {
   let rows = [];
   let labels = new Map();
   let hidden = new Set();
+  let places = new Map();
 
   function fill() {
     const wanted = find.value.trim().toLowerCase();
     const held = /** @type {HTMLElement | null} */ (document.activeElement)?.closest?.("li[data-run]");
     const heldRun = held instanceof HTMLElement && items.contains(held) ? held.dataset.run : null;
     const scroll = items.scrollTop;
-    replace(items, rows.map((row, index) => {
+    replace(items, rows.map((row) => {
       const label = labels.get(row.id) ?? row.id;
       if (wanted && !`${label} ${row.id} ${row.tags.join(" ")}`.toLowerCase().includes(wanted)) return null;
       const off = hidden.has(row.id);
       return h("li", { dataset: { run: row.id }, class: off && "is-off" },
         h("button", { type: "button", class: "eye", "aria-pressed": String(!off), "aria-label": `${off ? "Show" : "Hide"} ${label}`, onclick: () => toggle(row.id) }, off ? "○" : "●"),
-        swatch(index),
+        swatch(places.get(row.id) ?? 0),
         h("a", { href: runLink(row.id), title: row.id }, label),
         h("i", { class: ["state-dot", row.status === "RUNNING" && "is-running"], title: row.status.toLowerCase(), style: { background: statusColor(row.status) } }),
         options.onRemove ? h("button", { type: "button", class: "cross", "aria-label": `Take ${label} out`, onclick: () => options.onRemove?.(row.id) }, "×") : null);
@@ -58,9 +59,9 @@ export function RunList(parent, options) {
   onTheme(fill, options.signal);
 
   return {
-    /** @param {any[]} nextRows @param {Map<string, string>} nextLabels @param {Set<string>} nextHidden */
-    draw(nextRows, nextLabels, nextHidden) {
-      [rows, labels, hidden] = [nextRows, nextLabels, nextHidden];
+    /** @param {any[]} nextRows @param {Map<string, string>} nextLabels @param {Set<string>} nextHidden @param {Map<string, number>} nextPlaces of their colours */
+    draw(nextRows, nextLabels, nextHidden, nextPlaces) {
+      [rows, labels, hidden, places] = [nextRows, nextLabels, nextHidden, nextPlaces];
       fill();
     },
     /** The run under the chart's cursor. @param {string | null} run */

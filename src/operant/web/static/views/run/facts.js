@@ -89,9 +89,10 @@ function diffLines(text) {
 
 /** @param {HTMLElement} panel @param {Context} context */
 export function showCode(panel, { run }) {
-  const { packages, git, command, ...rest } = run.provenance ?? {};
+  // What the page's head has already, and what only tells two processes of one machine apart, is left out.
+  const { packages, git, command, run: _run, name: _name, role: _role, attempt: _attempt, tags: _tags, process, ...rest } = run.provenance ?? {};
   const { diff: _, ...commit } = git ?? {};
-  const about = flatten({ command: Array.isArray(command) ? command.join(" ") : command, git: commit, ...rest }).filter(([name, value]) => name && value !== "–");
+  const about = flatten({ command: Array.isArray(command) ? command.join(" ") : command, git: commit, host: process?.host, pid: process?.pid, ...rest }).filter(([name, value]) => name && value !== "–");
   const blocks = [h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", null, "Where it came from")),
     h("div", { class: "card-body" }, about.length ? facts(about.map(([name, value]) => [name, h("span", { class: "mono" }, value)])) : h("p", { class: "faint" }, "Nothing was recorded about the code and the machine.")))];
   if (run.git_diff) {
