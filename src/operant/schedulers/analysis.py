@@ -185,7 +185,7 @@ def importance(trials: Trials) -> dict[str, Any]:
 
 def _total_effects(axes: list[Axis], configs: list[dict[str, Any]], rewards: list[float]) -> list[float]:
     try:
-        from sklearn.ensemble import RandomForestRegressor
+        from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]
     except ImportError:
         raise MissingExtraError("the importance of settings", "search") from None
     import numpy as np
@@ -250,7 +250,7 @@ def contour(search: LiveSearch, x: str, y: str) -> dict[str, Any]:
             rows.append((across.place(config[x]), up.place(config[y]), job, config[x], config[y]))
     rows = [row for row in rows if row[0] is not None and row[1] is not None]
     ticks_x, ticks_y = across.ticks(GRID), up.ticks(GRID)
-    grid = [[None] * len(ticks_x) for _ in ticks_y]
+    grid: list[list[float | None]] = [[None] * len(ticks_x) for _ in ticks_y]
     if rows:
         at_x, at_y = (np.array([row[side] for row in rows], float) for side in (0, 1))
         rewards = np.array([row[2].reward for row in rows], float)

@@ -80,7 +80,7 @@ def _described(config: Mapping[str, Any]) -> dict[str, Axis]:
     from operant.space import Int, Nested, Numeric, build_space
 
     try:
-        space = build_space((config.get("task") or {}).get("search_args"))
+        space = build_space((config.get("task") or {})["search_args"])
     except (OperantError, TypeError, ValueError, AttributeError, KeyError):
         return {}  # a search begun from Python describes its space in other words
     found = {}

@@ -76,7 +76,7 @@ class Ask:
 
     def texts(self, name: str, most: int, longest: int = 400) -> list[str]:
         """A list of texts in the body; empty if it is not given."""
-        found = self.given(name, list, [])
+        found: list[str] = self.given(name, list, [])
         if len(found) > most:
             raise TooLarge(f"{name!r} may have at most {most} entries, not {len(found)}")
         for one in found:

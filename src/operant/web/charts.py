@@ -15,6 +15,7 @@ from operant.errors import UsageError
 from operant.tracking.reading.points import Points
 from operant.tracking.reading.pyramid import Pyramid
 from operant.web.answers import Ask, NotFound, TooLarge
+from operant.web.cursors import Cursor
 from operant.web.desk import Desk
 from operant.web.shelf import OpenRun
 
@@ -73,7 +74,9 @@ def charts(desk: Desk, ask: Ask) -> Any:
     desk.runs.tidy()
     if group is not None:
         found = [one for tag in tags for one in grouped(tag, lines[tag], labels, buckets)]
-    return Response(encode_series(found, f"{desk.instance}-{cursor}"), media_type="application/octet-stream")
+    return Response(
+        encode_series(found, str(Cursor(desk.instance, runs=cursor))), media_type="application/octet-stream"
+    )
 
 
 def line(opened: OpenRun, tag: str, buckets: int, start: float | None, end: float | None, axis: str) -> list[Floats]:

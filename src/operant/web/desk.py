@@ -30,6 +30,9 @@ class Desk:
         self.runs = RunShelf(root)
         self.searches = SearchShelf(root)
         self.table = RunTable(root)
+        self.list_version = 0
+        """Goes up whenever the lists of searches and runs are different."""
+        self.search_versions: list[tuple[str, int]] = []
         self._results: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._closing = threading.Event()

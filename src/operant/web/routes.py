@@ -12,6 +12,7 @@ from starlette.routing import Route
 from operant.web import blobs, charts, compares, runs_api, searches_api
 from operant.web.answers import Ask, endpoint
 from operant.web.desk import Desk
+from operant.web.events import Hub
 from operant.web.pages import page_routes
 
 __all__ = ["API", "api_routes"]
@@ -49,9 +50,10 @@ API: tuple[tuple[str, str, Function], ...] = (
 )
 
 
-def api_routes(desk: Desk) -> list[Route]:
+def api_routes(desk: Desk, hub: Hub) -> list[Route]:
     async def healthz(_: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
     routes = [Route(path, endpoint(desk, function), methods=[method]) for method, path, function in API]
-    return [Route("/healthz", healthz, methods=["GET"]), *routes, *page_routes()]
+    own = [Route("/healthz", healthz, methods=["GET"]), Route("/api/events", hub.events, methods=["GET"])]
+    return [*own, *routes, *page_routes()]

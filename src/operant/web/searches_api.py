@@ -11,6 +11,7 @@ from operant.schedulers.ledger import controller_is_alive
 from operant.schedulers.live import LiveSearch
 from operant.tracking.journal import post_message
 from operant.web.answers import Ask, Conflict, NotFound
+from operant.web.cursors import Cursor
 from operant.web.desk import Desk
 from operant.web.runs_api import LONGEST_NOTE, tag_edit
 
@@ -68,7 +69,7 @@ def describe(desk: Desk, ask: Ask) -> Any:
             "settings": settings,
             "parents": parents,
             "yaml": text,
-            "cursor": f"{desk.instance}-{search.version}",
+            "cursor": str(Cursor(desk.instance, search=search.version)),
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -42,18 +41,36 @@ class Fresh(NamedTuple):
     points: Points
 
 
+class Arrivals:
+    """Numbers what arrives, over all runs of a server."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._lock = threading.Lock()
+
+    def next(self) -> int:
+        with self._lock:
+            self.now += 1
+            return self.now
+
+
 class OpenRun:
     """A run with the points of those tags that were asked for. Use it inside ``with run.lock``."""
 
-    def __init__(self, run_id: str, folder: Path, cursors: Iterable[int]) -> None:
+    def __init__(self, run_id: str, folder: Path, cursors: Arrivals) -> None:
         self.id = run_id
         self.folder = folder
         self.lock = threading.RLock()
         self.readers = 0
         """Streams that follow it: it is not put away while there are any."""
-        self._cursors = iter(cursors)
-        self.born = next(self._cursors)
+        self.born = cursors.now
+        """What arrived before was never seen here."""
+        self.forgot = 0
+        """Up to where points that arrived are no longer at hand."""
+        self.arrived = 0
+        self.status = ""
         self.recent: deque[Fresh] = deque()
+        self._cursors = cursors
         self._recent_points = 0
         self.run = Run(folder, run_id, only=())
 
@@ -63,8 +80,9 @@ class OpenRun:
             self._note(self.run.refresh())
             self.run.want(tags)
         except FileNotFoundError:  # compacted since: the same run in other files
-            self.born = next(self._cursors)
+            self.born = self._cursors.next()
             self.recent.clear()
+            self._recent_points = 0
             self.run = Run(self.folder, self.id, only=tags)
 
     def since(self, cursor: int) -> list[Fresh]:
@@ -77,12 +95,14 @@ class OpenRun:
     def _note(self, fresh: dict[str, Points]) -> None:
         if not fresh:
             return
-        cursor = next(self._cursors)
+        cursor = self.arrived = self._cursors.next()
         for tag, points in fresh.items():
             self.recent.append(Fresh(cursor, tag, points[-MOST_RECENT_POINTS:]))
-            self._recent_points += len(points)
+            self._recent_points += len(self.recent[-1].points)
         while self._recent_points > MOST_RECENT_POINTS and len(self.recent) > len(fresh):
-            self._recent_points -= len(self.recent.popleft().points)
+            gone = self.recent.popleft()
+            self._recent_points -= len(gone.points)
+            self.forgot = gone.cursor
 
 
 class RunShelf:
@@ -92,8 +112,12 @@ class RunShelf:
         self.root = root
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, OpenRun] = OrderedDict()
-        self._counter = itertools.count(1)
-        self.cursor = 0
+        self._arrivals = Arrivals()
+
+    @property
+    def cursor(self) -> int:
+        """The place in the order of arrival that was reached."""
+        return self._arrivals.now
 
     def open(self, run_id: str) -> OpenRun:
         folder = run_folder(self.root, run_id)
@@ -102,7 +126,7 @@ class RunShelf:
             if found is not None:
                 self._runs.move_to_end(run_id)
                 return found
-        made = OpenRun(run_id, folder, self._cursors())
+        made = OpenRun(run_id, folder, self._arrivals)
         with self._lock:
             found = self._runs.setdefault(run_id, made)
             self._runs.move_to_end(run_id)
@@ -121,11 +145,6 @@ class RunShelf:
 
     def __len__(self) -> int:
         return len(self._runs)
-
-    def _cursors(self) -> Iterable[int]:
-        for number in self._counter:
-            self.cursor = number
-            yield number
 
 
 class SearchShelf:

@@ -9,29 +9,34 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError, UsageError
 from operant.tracking.identity import is_alive, process_identity
 from operant.tracking.places import cache_dir, root_key
 from operant.web.security import Gatekeeper, is_loopback
 
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
 __all__ = ["DEFAULT_PORT", "address_of", "application", "run_ui"]
 
 DEFAULT_PORT = 4270
 
 
-def application(root: Path, token: str | None, host_names: Iterable[str]) -> Gatekeeper:
-    """The ASGI application over ``root``, behind its gatekeeper."""
+def application(root: Path, token: str | None, host_names: Iterable[str]) -> tuple[Starlette, Gatekeeper]:
+    """The application over ``root``, and the same behind its gatekeeper."""
     try:
         from starlette.applications import Starlette
     except ImportError:
         raise MissingExtraError("`operant ui`", "web") from None
     from operant.web.desk import Desk
+    from operant.web.events import Hub
     from operant.web.pages import is_page
     from operant.web.routes import api_routes
 
     desk = Desk(root)
+    hub = Hub(desk)
 
     @asynccontextmanager
     async def life(_: Any) -> AsyncIterator[None]:
@@ -39,9 +44,10 @@ def application(root: Path, token: str | None, host_names: Iterable[str]) -> Gat
         yield
         desk.close()
 
-    app = Starlette(routes=api_routes(desk), lifespan=life)
+    app = Starlette(routes=api_routes(desk, hub), lifespan=life)
     app.router.redirect_slashes = False
-    return Gatekeeper(app, token, host_names, is_page)
+    app.state.hub = hub
+    return app, Gatekeeper(app, token, host_names, is_page)
 
 
 def run_ui(
@@ -52,8 +58,13 @@ def run_ui(
     Only this machine can reach loopback, and then no token is needed; elsewhere one is made, for this start only.
     """
     token = None if is_loopback(host) else secrets.token_urlsafe(32)
-    app = application(root, token, {host, socket.gethostname(), *names})
+    inner, app = application(root, token, {host, socket.gethostname(), *names})
     import uvicorn
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            inner.state.hub.close()  # open pages must not hold up the end
+            super().handle_exit(sig, frame)
 
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -68,7 +79,7 @@ def run_ui(
     left = _leave_address(root, address)
     try:
         ready(address, token)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
     finally:
         if left is not None:
             left.unlink(missing_ok=True)
