@@ -7,7 +7,9 @@ import { Lines } from "./lines.js";
 
 /** @typedef {{id: string, label: string, index: number, hidden: boolean}} BoardRun `index` chooses the colour: the run's own, or its group's */
 /** @typedef {import("./toolbar.js").ChartState} ChartState */
-/** @typedef {{tag: string, card: HTMLElement, holder: HTMLElement, foot: HTMLElement, lines: any, visible: boolean, fetched: string | null, asked: string | null, data: import("../lib/api.js").Series[], grown: number}} Slot */
+/** @typedef {{tag: string, card: HTMLElement, holder: HTMLElement, foot: HTMLElement, lines: any, visible: boolean, fetched: string | null, asked: string | null, data: import("../lib/api.js").Series[], grown: number, seen: boolean, waiting: Points[]}} Slot */
+/** @typedef {{run: string, tag: string, x: number[], value: number[]}} Points */
+/** @typedef {ReturnType<typeof Board>} BoardApi */
 
 const HEIGHT = 210;
 const TAGS_PER_REQUEST = 8;
@@ -28,7 +30,7 @@ function bucketsFor(runs) {
 
 /**
  * @param {HTMLElement} parent
- * @param {{signal: AbortSignal, sync: string, onZoom: (range: [number, number] | null) => void, onFold: (folded: Set<string>) => void, onFocus?: (run: string | null) => void, onProblem?: (error: any) => void, onCursor?: (cursor: string) => void}} options
+ * @param {{signal: AbortSignal, sync: string, onZoom: (range: [number, number] | null) => void, onFold: (folded: Set<string>) => void, onFocus?: (run: string | null) => void, onProblem?: (error: any) => void, onSeen?: () => void}} options
  */
 export function Board(parent, options) {
   /** @type {Map<string, Slot>} */
@@ -49,6 +51,10 @@ export function Board(parent, options) {
       const slot = slots.get(/** @type {HTMLElement} */ (entry.target).dataset.tag ?? "");
       if (!slot) continue;
       slot.visible = entry.isIntersecting;
+      if (slot.visible && !slot.seen) {
+        slot.seen = true;
+        options.onSeen?.();
+      }
       if (!slot.visible && slot.lines && slots.size > KEPT) {
         // The card keeps its height; a canvas far out of view only costs memory.
         slot.lines.destroy();
@@ -116,7 +122,7 @@ export function Board(parent, options) {
     const foot = h("span", { class: "chart-last faint small" });
     const card = h("section", { class: "card chart-card", dataset: { tag }, "aria-label": `Chart of ${tag}` },
       h("div", { class: "chart-head" }, h("h3", { title: tag }, tag), foot), holder);
-    slots.set(tag, { tag, card, holder, foot, lines: null, visible: false, fetched: null, asked: null, data: [], grown: 0 });
+    slots.set(tag, { tag, card, holder, foot, lines: null, visible: false, fetched: null, asked: null, data: [], grown: 0, seen: false, waiting: [] });
     return card;
   }
 
@@ -140,12 +146,11 @@ export function Board(parent, options) {
     for (const slot of batch) slot.asked = key;
     busy += 1;
     try {
-      const { series: found, cursor } = await charts({
+      const found = await charts({
         runs: ids, tags: batch.map((slot) => slot.tag), buckets: bucketsFor(ids.length),
         start: view.zoom?.[0] ?? null, end: view.zoom?.[1] ?? null, x: view.x, group: view.group,
       }, options.signal);
       if (options.signal.aborted) return;
-      options.onCursor?.(cursor);
       for (const slot of batch) if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
     } catch (error) {
       if (options.signal.aborted) return;
@@ -164,6 +169,8 @@ export function Board(parent, options) {
     slot.fetched = key;
     slot.grown = 0;
     paint(slot);
+    // Points that came while this was on its way may be newer than what it holds.
+    for (const points of slot.waiting.splice(0)) append(slot, points);
   }
 
   /** @param {Slot} slot @returns {import("./paint.js").Line[]} */
@@ -189,12 +196,34 @@ export function Board(parent, options) {
     else {
       slot.lines = Lines(slot.holder, {
         series, ...settings, sync: options.sync, height: HEIGHT, onZoom: options.onZoom, signal: options.signal,
-        onFocus: (key) => options.onFocus?.(key),
+        onFocus: (key) => {
+          highlight(key, slot);
+          options.onFocus?.(key);
+        },
       });
     }
     const alone = series.length === 1 && series[0].mean.length ? series[0].mean[series[0].mean.length - 1] : null;
     slot.foot.textContent = alone === null ? (series.length ? "" : "no points here") : number(alone);
     slot.card.dataset.ready = "true";
+  }
+
+  /** @param {string | null} key @param {Slot} [except] */
+  function highlight(key, except) {
+    for (const slot of slots.values()) if (slot.visible && slot !== except) slot.lines?.highlight(key);
+  }
+
+  /** @param {Slot} slot @param {Points} points */
+  function append(slot, points) {
+    slot.grown += points.x.length;
+    const known = slot.data.some((one) => one.run === points.run);
+    // Groups are made by the server; and a line that has doubled is due for buckets of its own.
+    if (view.group || !known || slot.grown > bucketsFor(drawn().length)) {
+      slot.fetched = null;
+      schedule();
+      return;
+    }
+    slot.lines?.append(points.run, points.x, points.value);
+    if (slot.data.length === 1) slot.foot.textContent = number(points.value[points.value.length - 1]);
   }
 
   function redraw() {
@@ -216,30 +245,21 @@ export function Board(parent, options) {
       view = { ...view, smoothing: weight };
       for (const slot of slots.values()) slot.lines?.setOptions({ smoothing: weight });
     },
-    /** Live points of one run. @param {{run: string, tag: string, x: number[], value: number[]}} points */
+    /** Live points of one run. @param {Points} points */
     append(points) {
       const slot = slots.get(points.tag);
-      if (!slot || slot.fetched !== keyOf() || view.zoom || !points.x.length) return;
-      slot.grown += points.x.length;
-      const known = slot.data.some((one) => one.run === points.run);
-      // Groups are made by the server; and a line that has doubled is due for buckets of its own.
-      if (view.group || !known || slot.grown > bucketsFor(drawn().length)) {
-        slot.fetched = null;
-        schedule();
-        return;
-      }
-      slot.lines?.append(points.run, points.x, points.value);
-      const last = points.value[points.value.length - 1];
-      if (slot.data.length === 1) slot.foot.textContent = number(last);
+      if (!slot || view.zoom || !points.x.length) return;
+      if (slot.asked) slot.waiting.push(points);
+      else if (slot.fetched === keyOf()) append(slot, points);
     },
-    /** What was shown may have missed points (a reconnection): fetch it again. */
-    renew() {
-      for (const slot of slots.values()) slot.fetched = null;
+    /** What was shown may have missed points: fetch it again. @param {string[] | null} tags null: all */
+    renew(tags) {
+      for (const slot of slots.values()) if (!tags || tags.includes(slot.tag)) slot.fetched = null;
       schedule();
     },
     /** @param {string | null} run */
-    highlight(run) {
-      for (const slot of slots.values()) if (slot.visible) slot.lines?.highlight(run);
-    },
+    highlight: (run) => highlight(run),
+    /** Tags whose charts have come into view. */
+    seen: () => [...slots.values()].filter((slot) => slot.seen).map((slot) => slot.tag).sort(),
   };
 }

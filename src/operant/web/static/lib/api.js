@@ -70,13 +70,13 @@ function send(path, body, signal) {
 /**
  * Charts as arrays that are views of the answer's own bytes: nothing is parsed but the header.
  * @param {Record<string, any>} request @param {AbortSignal} [signal]
- * @returns {Promise<{series: Series[], cursor: string}>} `cursor` is where an event stream goes on from these charts
+ * @returns {Promise<Series[]>}
  */
 export async function charts(request, signal) {
   const buffer = await (await send("/api/charts", request, signal)).arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const series = header.series.map((/** @type {any} */ one) => {
+  return header.series.map((/** @type {any} */ one) => {
     const { fields, offset, ...rest } = one;
     const found = { ...rest };
     fields.forEach((/** @type {string} */ field, /** @type {number} */ at) => {
@@ -84,7 +84,6 @@ export async function charts(request, signal) {
     });
     return found;
   });
-  return { series, cursor: header.cursor };
 }
 
 /** Tell the header's live dot. @param {"on" | "wait" | "off"} state */

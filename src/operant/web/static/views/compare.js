@@ -1,6 +1,7 @@
 // Several runs on the same charts. The address holds everything, or names a stored compare.
-import { get, post, stream } from "../lib/api.js";
+import { get, post } from "../lib/api.js";
 import { Board } from "../charts/board.js";
+import { Follower } from "../charts/follow.js";
 import { ChartToolbar, readChartState, segmented, writeZoom } from "../charts/toolbar.js";
 import { h, replace } from "../lib/dom.js";
 import { emptyState } from "../lib/empty.js";
@@ -12,6 +13,7 @@ import { RunList } from "./compare/runlist.js";
 import { settingNames, SettingsTable } from "./compare/settings.js";
 
 const DRAWN = 100;
+const LOOK_AGAIN = 5000;
 
 /** Names, with the end of the id where several runs share one. @param {any[]} rows @returns {Map<string, string>} */
 function labelsOf(rows) {
@@ -40,11 +42,6 @@ export async function show(main, { path, signal }) {
   /** @type {any[]} */
   let rows = [];
   let labels = new Map();
-  /** @type {AbortController | null} */
-  let following = null;
-  let followed = "";
-  /** Where an event stream begins: what the charts held that were fetched last. */
-  let after = "";
 
   const count = h("span", { class: "muted" });
   const what = h("span", null);
@@ -66,10 +63,7 @@ export async function show(main, { path, signal }) {
     onFold: (folded) => state.set({ fold: [...folded] }),
     onFocus: (run) => list.focus(run),
     onProblem: (error) => notice(error.message, "bad"),
-    onCursor: (cursor) => {
-      after = cursor;
-      follow();
-    },
+    onSeen: () => follower.soon(),
   });
   const toolbar = ChartToolbar(bar, { signal, groups: () => settingNames(rows).varied, onSmoothing: (weight) => board.smooth(weight) });
   const list = RunList(side, { signal, onHover: (run) => board.highlight(run), onHide: (hidden) => state.set({ hide: [...hidden] }), onRemove: compare ? null : remove });
@@ -96,16 +90,19 @@ export async function show(main, { path, signal }) {
   }
 
   let loaded = "";
+  let absent = "";
   async function load() {
     const ids = wanted();
     loaded = JSON.stringify(ids);
     const found = await post("/api/runs/rows", { ids }, signal);
     rows = found.rows;
     labels = labelsOf(rows);
-    if (found.missing.length) notice(`${found.missing.length} of these runs ${found.missing.length === 1 ? "is" : "are"} not here: ${found.missing.slice(0, 3).join(", ")}`, "bad");
+    const missing = found.missing.join(", ");
+    if (missing && missing !== absent) notice(`${found.missing.length} of these runs ${found.missing.length === 1 ? "is" : "are"} not here: ${missing.slice(0, 200)}`, "bad");
+    absent = missing;
     draw();
     toolbar.draw();
-    follow();
+    follower.soon();
   }
 
   function draw() {
@@ -135,35 +132,22 @@ export async function show(main, { path, signal }) {
     nothing.hidden = tags.length > 0;
   }
 
-  /** Runs that still go on send their points; when none does, there is nothing to follow. */
-  function follow() {
-    const x = readChartState().x;
-    const alive = rows.filter((row) => row.status === "RUNNING").map((row) => row.id).slice(0, DRAWN);
-    const key = JSON.stringify([alive, x]);
-    if (key === followed || !after) return;
-    followed = key;
-    following?.abort();
-    following = null;
-    if (!alive.length) return;
-    following = new AbortController();
-    let opened = false;
-    stream({ runs: alive, x, after }, {
-      open: () => {
-        if (opened) board.renew();
-        opened = true;
-      },
-      points: (data) => board.append(data),
-      run: (data) => {
-        const row = rows.find((one) => one.id === data.id);
-        if (!row || row.status === data.status) return;
-        Object.assign(row, { status: data.status, ended: data.ended ?? row.ended });
-        draw();
-        if (row.status !== "RUNNING") board.renew();
-        follow();
-      },
-    }, following.signal);
-  }
-  signal.addEventListener("abort", () => following?.abort());
+  const follower = Follower({
+    board: () => board, signal, runs: () => rows.filter((row) => row.status === "RUNNING").map((row) => row.id).slice(0, DRAWN),
+    onRun: (data) => {
+      const row = rows.find((one) => one.id === data.id);
+      if (!row || row.status === data.status) return;
+      Object.assign(row, { status: data.status, ended: data.ended ?? row.ended });
+      draw();
+      if (row.status !== "RUNNING") board.renew(null);
+      follower.soon();
+    },
+  });
+  // Tags that a run records for the first time are in no stream yet.
+  const timer = window.setInterval(() => {
+    if (!document.hidden && rows.some((row) => row.status === "RUNNING")) attempt(load);
+  }, LOOK_AGAIN);
+  signal.addEventListener("abort", () => clearInterval(timer));
 
   state.subscribe(() => {
     if (JSON.stringify(wanted()) !== loaded) {
@@ -172,7 +156,7 @@ export async function show(main, { path, signal }) {
       return;
     }
     draw();
-    follow();
+    follower.soon();
   }, signal);
   await load();
 }

@@ -1,9 +1,10 @@
 // One run: what it was, how it went, and everything it recorded. Tabs stand in the URL.
 import { Board } from "../charts/board.js";
+import { Follower } from "../charts/follow.js";
 import { ChartToolbar, readChartState, writeZoom } from "../charts/toolbar.js";
-import { get, post, stream } from "../lib/api.js";
+import { get, post } from "../lib/api.js";
 import { noteEditor, tagEditor } from "../lib/annotate.js";
-import { h, on, quiet, replace } from "../lib/dom.js";
+import { h, on, replace } from "../lib/dom.js";
 import { emptyState } from "../lib/empty.js";
 import { clock, duration } from "../lib/format.js";
 import { attempt, notice } from "../lib/notice.js";
@@ -29,6 +30,8 @@ const TABS = [
   { key: "timers", title: "Time", count: (run) => run.timers.length },
   { key: "code", title: "Code and machine", count: () => null, always: true },
 ];
+
+const LOOK_AGAIN = 3000;
 
 /** @param {HTMLElement} main @param {{path: string, signal: AbortSignal}} context */
 export async function show(main, { signal }) {
@@ -120,7 +123,7 @@ export async function show(main, { signal }) {
     const bar = h("div", { class: "card chart-toolbar" });
     const area = h("div");
     panel.append(h("div", { class: "stack" }, bar, area));
-    const made = Board(area, { signal: until, sync: "run", onZoom: writeZoom, onFold: (folded) => state.set({ fold: [...folded] }), onProblem: (error) => notice(error.message, "bad") });
+    const made = Board(area, { signal: until, sync: "run", onZoom: writeZoom, onFold: (folded) => state.set({ fold: [...folded] }), onProblem: (error) => notice(error.message, "bad"), onSeen: () => follower.soon() });
     board = made;
     ChartToolbar(bar, { signal: until, onSmoothing: (weight) => made.smooth(weight) });
     const draw = () => made.set({ runs: [{ id: run.id, label: run.name || run.id, index: 0, hidden: false }], tags: tagsOf(run), view: { ...readChartState(), group: null } });
@@ -129,62 +132,41 @@ export async function show(main, { signal }) {
     draw();
   }
 
-  /** What the stream cannot tell (new pictures, text, tags) is asked for again, at most every two seconds. */
-  const renew = quiet(async () => {
-    if (signal.aborted) return;
+  /** What the stream cannot tell (new pictures, text, tags) is asked for again. */
+  async function renew() {
     const next = await attempt(() => get("/api/run", { id: run.id }, signal));
     if (!next) return;
     run = next;
     head.draw(run);
     drawTabs();
     update?.(run);
-  }, 600);
-
-  let followed = "";
-  /** @type {AbortController | null} */
-  let following = null;
-  function follow() {
-    const key = run.status === "RUNNING" ? readChartState().x : "";
-    if (key === followed) return;
-    followed = key;
-    following?.abort();
-    following = null;
-    if (!key) return;
-    following = new AbortController();
-    let last = 0;
-    stream({ runs: [run.id], x: key }, {
-      // Charts that were fetched before the stream was there may lack what came in between.
-      open: () => board?.renew(),
-      points: (data) => {
-        board?.append(data);
-        if (Date.now() - last > 2000 || !(run.scalar_tags.includes(data.tag) || run.system_tags.includes(data.tag))) {
-          last = Date.now();
-          renew();
-        }
-      },
-      run: (data) => {
-        if (data.id !== run.id) return;
-        const ended = run.status === "RUNNING" && data.status !== "RUNNING";
-        run = { ...run, status: data.status };
-        if (ended) board?.renew();
-        renew();
-        follow();
-      },
-    }, following.signal);
+    follower.soon();
   }
 
+  const follower = Follower({
+    board: () => board, signal, runs: () => (run.status === "RUNNING" ? [run.id] : []),
+    onRun: (data) => {
+      if (data.id !== run.id || data.status === run.status) return;
+      run = { ...run, status: data.status };
+      board?.renew(null);
+      renew();
+    },
+  });
+  const timer = window.setInterval(() => {
+    if (run.status === "RUNNING" && !document.hidden) renew();
+  }, LOOK_AGAIN);
   signal.addEventListener("abort", () => {
     leaving?.abort();
-    following?.abort();
+    clearInterval(timer);
   });
   state.subscribe(() => {
     drawTabs();
     drawPanel();
-    follow();
+    follower.soon();
   }, signal);
   drawTabs();
   drawPanel();
-  follow();
+  follower.soon();
 }
 
 /** @param {any} first */
