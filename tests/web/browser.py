@@ -81,7 +81,9 @@ def page_faults() -> PageFaults:
 
 @pytest.fixture
 def page(browser: Any, page_faults: PageFaults) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light", reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 860}, color_scheme="light", reduced_motion="reduce"
+    )
     context.set_default_timeout(20_000)
     opened = context.new_page()
     page_faults.watch(opened)

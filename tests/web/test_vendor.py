@@ -13,7 +13,9 @@ import pytest
 STATIC = Path(str(resources.files("operant.web") / "static"))
 VENDOR = STATIC / "vendor"
 MANIFEST = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))["files"]
-OWN_FILES = sorted(one for one in STATIC.rglob("*.*") if VENDOR not in one.parents and one.suffix in {".js", ".css", ".html"})
+OWN_FILES = sorted(
+    one for one in STATIC.rglob("*.*") if VENDOR not in one.parents and one.suffix in {".js", ".css", ".html"}
+)
 
 
 def test_the_manifest_names_every_vendored_file_and_no_other() -> None:
@@ -56,7 +58,9 @@ def test_the_page_has_no_inline_script_or_style() -> None:
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text))
 
 
-@pytest.mark.parametrize("path", [one for one in OWN_FILES if one.suffix == ".js"], ids=lambda path: str(path.relative_to(STATIC)))
+@pytest.mark.parametrize(
+    "path", [one for one in OWN_FILES if one.suffix == ".js"], ids=lambda path: str(path.relative_to(STATIC))
+)
 def test_every_import_of_a_module_is_there(path: Path) -> None:
     for target in re.findall(r"""(?:from|import\()\s*["'](\.[^"']+)["']""", path.read_text(encoding="utf-8")):
         assert (path.parent / target).resolve().is_file(), f"{path.name} imports {target}, which is not there"
