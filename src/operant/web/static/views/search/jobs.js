@@ -65,7 +65,7 @@ export function jobsCard(page) {
       { key: "reward", title: reward, num: true, width: 100, value: of("reward"), render: (row) => number(jobs.reward[row]) },
       { key: "spark", title: "Course", width: 104, sortable: false, value: () => "", render: (row) => spark(scalars.spark[reward]?.[row]) },
       ...Object.keys(settings).map((name, index) => ({
-        key: `p:${name}`, title: name, group: "Settings", hidden: index >= SETTINGS_SHOWN, width: 112,
+        key: `p:${name}`, title: name, group: "Settings", hidden: index >= SETTINGS_SHOWN, width: 106,
         num: settings[name].some((one) => typeof one === "number"),
         value: (/** @type {number} */ row) => settings[name][row], render: (/** @type {number} */ row) => settingCell(name, row),
       })),

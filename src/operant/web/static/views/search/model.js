@@ -1,5 +1,5 @@
 // One search as the page holds it: columns that live events change in place, and what is chosen among them.
-import { scale, statusColor } from "../../lib/colors.js";
+import { isDark, scale, statusColor } from "../../lib/colors.js";
 import { number, setting } from "../../lib/format.js";
 import { brushesFromText, inside } from "../../charts/brushes.js";
 import { nameOf } from "../../charts/scales.js";
@@ -184,7 +184,9 @@ export class SearchModel {
 
   /** Colours by how good a job is; "" where there is no reward. Sixty-four steps, so that lines share strokes. */
   goodnessColors(/** @type {Float64Array} */ goodness) {
-    const steps = Array.from({ length: 64 }, (_, step) => scale(step / 63));
+    // The end of the scale that would vanish in the page's background is left out.
+    const [from, to] = isDark() ? [0.15, 1] : [0, 0.9];
+    const steps = Array.from({ length: 64 }, (_, step) => scale(from + ((to - from) * step) / 63));
     return Array.from(goodness, (part) => (Number.isNaN(part) ? "" : steps[Math.round(part * 63)]));
   }
 
