@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": "serve",
     "sync": "sync",
     "train": "train",
+    "ui": "ui",
     "view": "view",
 }
 

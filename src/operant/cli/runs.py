@@ -45,9 +45,9 @@ def _list(args: argparse.Namespace) -> int:
         if (args.status is None or row.status == args.status.upper()) and set(args.tag) <= set(row.tags)
     ][: args.last]
     if args.json:
-        print(
-            json.dumps([{**vars(row), "started": iso(row.started), "ended": iso(row.ended)} for row in rows], indent=1)
-        )
+        shown = [{name: getattr(row, name) for name in ("id", "name", "status", "tags", "note")} for row in rows]
+        times = [{"started": iso(row.started), "ended": iso(row.ended)} for row in rows]
+        print(json.dumps([{**one, **at} for one, at in zip(shown, times, strict=True)], indent=1))
     elif rows:
         cells = [
             (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
@@ -84,6 +84,7 @@ def _show(args: argparse.Namespace) -> int:
         "took": _took(summary.started, summary.ended),
         "attempt": str(run.attempt) if run.attempt > 1 else "",
         "tags": " ".join(run.tags),
+        "note": run.note,
         "command": " ".join(summary.command),
         "host": str(run.provenance.get("process", {}).get("host", "")),
         "git": f"{git['commit'][:12]} {git['branch']}{' with changes' if git['dirty'] else ''}" if git else "",
@@ -137,6 +138,7 @@ def _as_json(run: Any, scalars: dict[str, Any] | None) -> dict[str, Any]:
         "started": iso(summary.started),
         "ended": iso(summary.ended),
         "tags": run.tags,
+        "note": run.note,
         "attempt": run.attempt,
         "error": summary.error,
         "params": run.params,

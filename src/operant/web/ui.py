@@ -1,0 +1,112 @@
+"""``operant ui``: the page over one ``.operant`` folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operant.errors import MissingExtraError, UsageError
+from operant.tracking.identity import is_alive, process_identity
+from operant.tracking.places import cache_dir, root_key
+from operant.web.security import Gatekeeper, is_loopback
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+__all__ = ["DEFAULT_PORT", "address_of", "application", "run_ui"]
+
+DEFAULT_PORT = 4270
+
+
+def application(root: Path, token: str | None, host_names: Iterable[str]) -> tuple[Starlette, Gatekeeper]:
+    """The application over ``root``, and the same behind its gatekeeper."""
+    try:
+        from starlette.applications import Starlette
+    except ImportError:
+        raise MissingExtraError("`operant ui`", "web") from None
+    from operant.web.desk import Desk
+    from operant.web.events import Hub
+    from operant.web.pages import is_page
+    from operant.web.routes import api_routes
+
+    desk = Desk(root)
+    hub = Hub(desk)
+
+    @asynccontextmanager
+    async def life(_: Any) -> AsyncIterator[None]:
+        desk.start()
+        yield
+        desk.close()
+
+    app = Starlette(routes=api_routes(desk, hub), lifespan=life)
+    app.router.redirect_slashes = False
+    app.state.hub = hub
+    return app, Gatekeeper(app, token, host_names, is_page)
+
+
+def run_ui(
+    root: Path, host: str, port: int, ready: Callable[[str, str | None], None], names: Iterable[str] = ()
+) -> None:
+    """Serve until interrupted; ``ready`` gets the address and the token once connections are taken.
+
+    Only this machine can reach loopback, and then no token is needed; elsewhere one is made, for this start only.
+    """
+    token = None if is_loopback(host) else secrets.token_urlsafe(32)
+    inner, app = application(root, token, {host, socket.gethostname(), *names})
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            inner.state.hub.close()  # open pages must not hold up the end
+            super().handle_exit(sig, frame)
+
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        hint = "; --port picks another" if error.errno == 98 else ""
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
+    reached = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    address = f"http://{reached}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(
+        app, log_level="warning", server_header=False, timeout_graceful_shutdown=1, h11_max_incomplete_event_size=65536
+    )
+    left = _leave_address(root, address)
+    try:
+        ready(address, token)
+        Server(config).run(sockets=[listener])
+    finally:
+        if left is not None:
+            left.unlink(missing_ok=True)
+
+
+def address_of(root: Path) -> str:
+    """Where the page of this folder is served now, or where it would be."""
+    try:
+        found = json.loads(_address_file(root).read_text(encoding="utf-8"))
+        if is_alive(found["process"]) is not False:
+            return str(found["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return f"http://127.0.0.1:{DEFAULT_PORT}"
+
+
+def _address_file(root: Path) -> Path:
+    return cache_dir() / "ui" / f"{root_key(root)}.json"
+
+
+def _leave_address(root: Path, address: str) -> Path | None:
+    path = _address_file(root)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_suffix(f".{os.getpid()}")
+        staged.write_text(json.dumps({"address": address, "process": process_identity()}), encoding="utf-8")
+        staged.replace(path)
+    except OSError:  # no cache folder: commands print the default address
+        return None
+    return path
