@@ -5,12 +5,12 @@ import { nameOf } from "./scales.js";
 /** @typedef {{ranges: [number, number][]} | {names: string[]}} Brush */
 
 /** A name as it can stand in a list in the address: the signs that the list itself uses are escaped. */
-export function escapeName(/** @type {string} */ name) {
-  return name.replace(/[%,;:|~"!]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`);
+function escapeName(/** @type {string} */ name) {
+  return name.replace(/[%;:|~"]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`);
 }
 
 /** The other way; what cannot be read stays as it is, for an address may be typed by hand. */
-export function unescapeName(/** @type {string} */ text) {
+function unescapeName(/** @type {string} */ text) {
   try {
     return decodeURIComponent(text);
   } catch {

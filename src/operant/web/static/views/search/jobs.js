@@ -48,7 +48,7 @@ export function jobsCard(page) {
   }), signal);
 
   const again = refresher(element, SCALARS_EVERY, async () => {
-    const wanted = state.get("jobs.cols", "").split(",").filter((one) => one.startsWith("s:")).map((one) => one.slice(2));
+    const wanted = state.list("jobs.cols").filter((one) => one.startsWith("s:")).map((one) => one.slice(2));
     const reward = model.summary.reward_attribute;
     scalars = await get(`${address}/scalars`, { tags: [...new Set([...(reward ? [reward] : []), ...wanted])] }, signal);
     draw();
@@ -76,7 +76,6 @@ export function jobsCard(page) {
       { key: "duration", title: "Took", group: "Course", num: true, width: 84, value: (row) => model.duration(row), render: (row) => duration(model.duration(row)) },
       { key: "started", title: "Started", group: "Course", hidden: true, num: true, value: of("started"), render: (row) => h("span", { title: clock(jobs.started[row]) }, ago(jobs.started[row], model.now)) },
       { key: "ended", title: "Ended", group: "Course", hidden: true, num: true, value: of("ended"), render: (row) => h("span", { title: clock(jobs.ended[row]) }, ago(jobs.ended[row], model.now)) },
-      { key: "lane", title: "Place", group: "Course", hidden: true, num: true, width: 70, value: of("lane"), render: (row) => (jobs.lane[row] === null ? "–" : String(jobs.lane[row] + 1)) },
       { key: "seed", title: "Seed", group: "Course", hidden: true, num: true, width: 70, value: of("seed"), render: (row) => number(jobs.seed[row]) },
       { key: "attempt", title: "Attempt", group: "Course", hidden: true, num: true, width: 84, value: of("attempt"), render: (row) => number(jobs.attempt[row]) },
       { key: "reason", title: "Reason", group: "Course", hidden: true, value: of("reason"), render: (row) => jobs.reason[row] ?? "–" },

@@ -2,7 +2,7 @@
 import { h, replace } from "../../lib/dom.js";
 import { scale } from "../../lib/colors.js";
 import { state } from "../../lib/state.js";
-import { brushesToText, escapeName, unescapeName } from "../../charts/brushes.js";
+import { brushesToText } from "../../charts/brushes.js";
 import { Parallel } from "../../charts/parallel.js";
 import { rangeOf } from "../../charts/scales.js";
 import { Scatter } from "../../charts/scatter.js";
@@ -69,11 +69,11 @@ export function parallelCard(page) {
 
   function readView() {
     /** @type {Map<string, boolean>} */
-    const logs = new Map(state.list("logs").map((name) => [unescapeName(name.replace(/^!/, "")), !name.startsWith("!")]));
+    const logs = new Map(state.list("logs").map((name) => [name.replace(/^!/, ""), !name.startsWith("!")]));
     const axes = state.list("axes");
     return {
-      order: axes.map((name) => unescapeName(name.replace(/^!/, ""))),
-      flipped: new Set(axes.filter((name) => name.startsWith("!")).map((name) => unescapeName(name.slice(1)))),
+      order: axes.map((name) => name.replace(/^!/, "")),
+      flipped: new Set(axes.filter((name) => name.startsWith("!")).map((name) => name.slice(1))),
       logs,
       brushes: model.brushes,
     };
@@ -84,8 +84,8 @@ export function parallelCard(page) {
     model.pending = final ? null : view.brushes;
     if (!final) return page.selected();
     const isMoved = view.flipped.size > 0 || view.order.length > 0;
-    const axes = isMoved ? chart.ordered().map(({ name }) => (view.flipped.has(name) ? "!" : "") + escapeName(name)) : null;
-    const logs = [...view.logs].map(([name, log]) => (log ? "" : "!") + escapeName(name));
+    const axes = isMoved ? chart.ordered().map(({ name }) => (view.flipped.has(name) ? "!" : "") + name) : null;
+    const logs = [...view.logs].map(([name, log]) => (log ? "" : "!") + name);
     state.set({ brush: brushesToText(view.brushes), axes, logs }, { push: true });
   }
 
@@ -180,7 +180,7 @@ export function timelineCard(page) {
     const ends = jobs.ended.filter((wall) => wall !== null);
     const last = ends.reduce((one, other) => Math.max(one, other), summary.started ?? 0);
     chart.set({
-      lane: jobs.lane, started: jobs.started, ended: jobs.ended, ids: jobs.id, colors: model.statusColors(),
+      lane: model.lanes(), started: jobs.started, ended: jobs.ended, ids: jobs.id, colors: model.statusColors(),
       dim: model.isFiltered ? model.selected : null, begin: summary.started ?? 0,
       now: model.isLive ? model.now : (summary.ended ?? last), live: model.isLive, lines: (row) => model.lines(row),
     });
