@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operant.cli._terminal import ago, clean, duration, iso, print_table, sparkline
+
+if TYPE_CHECKING:
+    from operant.tracking.reading.index import RunRow
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +48,7 @@ def _list(args: argparse.Namespace) -> int:
         if (args.status is None or row.status == args.status.upper()) and set(args.tag) <= set(row.tags)
     ][: args.last]
     if args.json:
-        shown = [{name: getattr(row, name) for name in ("id", "name", "status", "tags", "note")} for row in rows]
-        times = [{"started": iso(row.started), "ended": iso(row.ended)} for row in rows]
-        print(json.dumps([{**one, **at} for one, at in zip(shown, times, strict=True)], indent=1))
+        print(json.dumps([_row(row) for row in rows], indent=1))
     elif rows:
         cells = [
             (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
@@ -60,6 +61,18 @@ def _list(args: argparse.Namespace) -> int:
         print("    with SummaryWriter('first') as writer:")
         print("        writer.add_scalar('return', 1.0, 0)")
     return 0
+
+
+def _row(row: RunRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "status": row.status,
+        "started": iso(row.started),
+        "ended": iso(row.ended),
+        "tags": row.tags,
+        "note": row.note,
+    }
 
 
 def _took(started: float | None, ended: float | None) -> str:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from operant.web import blobs, charts, compares, runs_api, searches_api
+from operant.web import blobs, charts, compares, metrics, runs_api, searches_api
 from operant.web.answers import Ask, endpoint
 from operant.web.desk import Desk
 from operant.web.events import Hub
@@ -20,6 +20,7 @@ __all__ = ["API", "api_routes"]
 Function = Callable[[Desk, Ask], Any]
 
 API: tuple[tuple[str, str, Function], ...] = (
+    ("GET", "/metrics", metrics.metrics),
     ("GET", "/api/overview", runs_api.overview),
     ("GET", "/api/searches", searches_api.every),
     ("GET", "/api/searches/{name}", searches_api.describe),

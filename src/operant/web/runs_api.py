@@ -26,6 +26,8 @@ LONGEST_FILTER = 4000
 MOST_ROWS = 20_000
 CONSOLE_BYTES = 64 << 10
 STREAMS = ("stdout", "stderr")
+STEPS_PER_SECOND = "time/steps_per_second"
+"""The one scalar below `time/` that is no duration of a middleware."""
 _FIELDS = ("id", "name", "status", "tag", "note", "started", "ended", "search", "duration")
 # Colours and cursor movements (CSI), titles (OSC), and single escapes; then every control but tab and new line.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
@@ -185,7 +187,7 @@ def describe_run(desk: Desk, run: Run) -> dict[str, Any]:
     summary = run.summary
     search, _, job = run.id.rpartition("/")
     tags = run.scalar_tags
-    timers = [tag for tag in tags if tag.startswith("time/")]
+    timers = [tag for tag in tags if tag.startswith("time/") and tag != STEPS_PER_SECOND]
     run.want(timers)
     folder = run.folder.parent if search else run.folder
     row = {one.id: one for one in desk.table.rows()}.get(run.id)

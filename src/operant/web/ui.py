@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -12,16 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError, UsageError
-from operant.tracking.identity import is_alive, process_identity
-from operant.tracking.places import cache_dir, root_key
+from operant.web.address import leave_address
 from operant.web.security import Gatekeeper, is_loopback
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["DEFAULT_PORT", "address_of", "application", "run_ui"]
-
-DEFAULT_PORT = 4270
+__all__ = ["application", "run_ui"]
 
 
 def application(root: Path, token: str | None, host_names: Iterable[str]) -> tuple[Starlette, Gatekeeper]:
@@ -76,37 +71,10 @@ def run_ui(
     config = uvicorn.Config(
         app, log_level="warning", server_header=False, timeout_graceful_shutdown=1, h11_max_incomplete_event_size=65536
     )
-    left = _leave_address(root, address)
+    left = leave_address(root, address)
     try:
         ready(address, token)
         Server(config).run(sockets=[listener])
     finally:
         if left is not None:
             left.unlink(missing_ok=True)
-
-
-def address_of(root: Path) -> str:
-    """Where the page of this folder is served now, or where it would be."""
-    try:
-        found = json.loads(_address_file(root).read_text(encoding="utf-8"))
-        if is_alive(found["process"]) is not False:
-            return str(found["address"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return f"http://127.0.0.1:{DEFAULT_PORT}"
-
-
-def _address_file(root: Path) -> Path:
-    return cache_dir() / "ui" / f"{root_key(root)}.json"
-
-
-def _leave_address(root: Path, address: str) -> Path | None:
-    path = _address_file(root)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        staged.write_text(json.dumps({"address": address, "process": process_identity()}), encoding="utf-8")
-        staged.replace(path)
-    except OSError:  # no cache folder: commands print the default address
-        return None
-    return path

@@ -87,6 +87,10 @@ class RunTable:
         self._save(final=unread == 0)
         return changed
 
+    def under_way(self) -> list[RunSummary]:
+        """The summaries of runs that have not said that they ended."""
+        return [one.summary for one in list((self._entries or {}).values()) if one.summary is not None]
+
     def save(self) -> None:
         """Write what was read to the index."""
         with self._refreshing:
