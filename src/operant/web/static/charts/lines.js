@@ -95,8 +95,8 @@ export function Lines(parent, options) {
     }, [xRange, [yRange[0], yRange[0]]], holder);
     on(plot.over, "mouseenter", () => { hovering = true; });
     on(plot.over, "mouseleave", () => {
-      hovering = false;
       setFocus(null);
+      hovering = false;
       tip.hidden = true;
     });
   }
@@ -124,7 +124,7 @@ export function Lines(parent, options) {
   function setFocus(key) {
     if (key === focus) return;
     focus = key;
-    plot.redraw(false, false);
+    plot?.redraw(false, false);
     settings.onFocus?.(key);
   }
 
@@ -152,13 +152,14 @@ export function Lines(parent, options) {
     }
     found.sort((a, b) => a.distance - b.distance);
     if (hovering) setFocus(found.length > 1 && found[0].distance < 24 ? found[0].line.key : null);
-    const shown = hovering ? found.slice(0, TIP_LINES) : found.slice(0, 3);
+    // Another chart has the mouse: here only the line it points at is told.
+    const shown = hovering ? found.slice(0, TIP_LINES) : found.filter((one) => one.line.key === focus || found.length === 1);
     shown.sort((a, b) => b.value - a.value);
     replace(tip, h("div", { class: "tip-x" }, formatX(settings.xKind, hovering ? found[0].at : x)),
       shown.map((one) => h("div", { class: ["tip-line", one.line.key === focus && "is-focus"] },
         h("i", { style: { background: one.line.color } }), h("span", { class: "tip-label" }, one.line.label),
         h("b", null, number(one.value)), one.value !== one.raw && Number.isFinite(one.raw) ? h("span", { class: "faint" }, `raw ${number(one.raw)}`) : null)),
-      found.length > shown.length ? h("div", { class: "faint" }, `and ${found.length - shown.length} more`) : null);
+      hovering && found.length > shown.length ? h("div", { class: "faint" }, `and ${found.length - shown.length} more`) : null);
     tip.hidden = false;
     tip.classList.toggle("is-guest", !hovering);
     const room = holder.clientWidth;
@@ -242,7 +243,9 @@ export function Lines(parent, options) {
     },
     /** @param {string | null} key */
     highlight(key) {
-      if (plot) setFocus(key);
+      if (key === focus || !plot || hovering) return;
+      focus = key;
+      plot.redraw(false, false);
     },
     destroy() {
       watcher.disconnect();

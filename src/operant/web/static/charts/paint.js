@@ -110,6 +110,16 @@ export function logTicks(low, high) {
       if (tick >= low && tick <= high) found.push(tick);
     }
   }
+  return found.length >= 3 ? found : evenTicks(low, high);
+}
+
+/** Within a decade a log axis is nearly even, and has room for round numbers. @param {number} low @param {number} high */
+function evenTicks(low, high) {
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough) ?? rough;
+  const found = [];
+  for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) found.push(Number(tick.toPrecision(10)));
   return found;
 }
 
@@ -130,17 +140,21 @@ export function paintLines(context, lines, view) {
   context.rect(left, top, width, height);
   context.clip();
   context.lineJoin = "round";
+  // Many bands on top of each other would be one grey cloud.
+  const many = lines.filter((line) => !line.hidden).length;
+  const bandAlpha = BAND * Math.min(1, 2 / Math.sqrt(many || 1));
+  const thin = many > 8 ? 0.8 : 1;
   for (const line of lines) {
     if (line.hidden || !line.x.length) continue;
     const first = Math.max(0, lowerBound(line.x, x0) - 1);
     const last = Math.min(line.x.length, lowerBound(line.x, x1) + 1);
     const strength = view.focus === null || view.focus === line.key ? 1 : 0.22;
     context.strokeStyle = context.fillStyle = line.color;
-    if (line.least && line.greatest) band(line, first, last, BAND * strength);
+    if (line.least && line.greatest) band(line, first, last, bandAlpha * strength);
     context.setLineDash((line.dash ?? []).map((one) => one * view.scale));
     const smoothed = view.smoothed.get(line.key);
-    stroke(line, line.mean, first, last, smoothed ? RAW_UNDER * strength : strength, (smoothed ? 1.1 : 1.5) * view.scale);
-    if (smoothed) stroke(line, smoothed, first, last, strength, 2 * view.scale);
+    stroke(line, line.mean, first, last, smoothed ? RAW_UNDER * strength : strength, (smoothed ? 1 : 1.5) * thin * view.scale);
+    if (smoothed) stroke(line, smoothed, first, last, strength, 2 * thin * view.scale);
     missing(line, first, last, strength);
   }
   context.restore();

@@ -25,13 +25,25 @@ export function setting(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** Names in order, those of the machine and of the clock last: they are rarely what one looks for. @param {string[]} tags */
+export function tagOrder(tags) {
+  const late = (/** @type {string} */ tag) => Number(isUpkeep(tag));
+  return [...tags].sort((a, b) => late(a) - late(b) || a.localeCompare(b));
+}
+
+/** Whether a tag is about the machine or the clock. @param {string} tag */
+export function isUpkeep(tag) {
+  return tag.startsWith("system/") || tag.startsWith("time/");
+}
+
 /** Two units at most: `850 ms`, `12.3 s`, `4m 05s`, `3h 07m`, `2d 4h`. @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   if (seconds < 0) return MINUS + duration(-seconds);
-  if (seconds < 1e-3) return seconds === 0 ? "0 s" : `${Math.round(seconds * 1e6)} µs`;
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const short = (/** @type {number} */ n) => (n < 10 ? n.toFixed(1).replace(/\.0$/, "") : String(Math.round(n)));
+  if (seconds < 1e-3) return seconds === 0 ? "0 s" : `${short(seconds * 1e6)} µs`;
+  if (seconds < 1) return `${short(seconds * 1000)} ms`;
+  if (seconds < 60) return `${short(seconds)} s`;
   const whole = Math.round(seconds);
   const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
   if (whole < 3600) return `${Math.floor(whole / 60)}m ${two(whole % 60)}s`;

@@ -109,10 +109,13 @@ export function Table(parent, options) {
       visible.map((one) => h("col", { style: { width: `${one.width ?? (one.num ? 104 : 150)}px` } })));
     grid.style.minWidth = `${visible.reduce((sum, one) => sum + (one.width ?? (one.num ? 104 : 150)), options.onSelect ? 36 : 0)}px`;
     replace(heads, options.onSelect ? h("th", { class: "pick" }, h("span", null, h("input", {
-      type: "checkbox", "aria-label": "Select all rows", checked: count > 0 && selected.size >= count,
+      type: "checkbox", "aria-label": "Select all rows that are loaded", checked: count > 0 && selected.size >= count,
       onchange: (/** @type {any} */ event) => {
         selected.clear();
-        if (event.target.checked) for (let index = 0; index < count; index += 1) selected.add(options.key(at(index)));
+        for (let index = 0; event.target.checked && index < count; index += 1) {
+          const row = at(index);
+          if (row) selected.add(options.key(row));
+        }
         draw(true);
         options.onSelect?.(selected);
       },
@@ -121,9 +124,14 @@ export function Table(parent, options) {
       const label = h("span", { class: "label", title: one.title }, one.title);
       return h("th", { class: one.num && "num", scope: "col", "aria-sort": direction, "data-column": one.key },
         one.sortable === false ? h("span", null, label)
-          : h("button", { type: "button", onclick: () => sortBy(one) }, label, h("span", { class: "arrow", "aria-hidden": "true" }, direction ? (sort?.desc ? "↓" : "↑") : "")));
+          : h("button", { type: "button", onclick: () => sortBy(one) }, one.num ? arrow(direction) : null, label, one.num ? null : arrow(direction)));
     }));
     grid.setAttribute("aria-colcount", String(visible.length));
+  }
+
+  /** @param {string | null} direction */
+  function arrow(direction) {
+    return direction ? h("span", { class: "arrow", "aria-hidden": "true" }, direction === "descending" ? "↓" : "↑") : null;
   }
 
   let drawnFrom = -1;
