@@ -4,28 +4,42 @@ import { nameOf } from "./scales.js";
 
 /** @typedef {{ranges: [number, number][]} | {names: string[]}} Brush */
 
-/** `lr:0.001~0.01|0.1~0.2;act:"relu"` - names are JSON, so that any text can be one. */
+/** A name as it can stand in a list in the address: the signs that the list itself uses are escaped. */
+function escapeName(/** @type {string} */ name) {
+  return name.replace(/[%;:|~"]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`);
+}
+
+/** The other way; what cannot be read stays as it is, for an address may be typed by hand. */
+function unescapeName(/** @type {string} */ text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** As `lr:0.001~0.01|0.1~0.2;act:"relu|"tanh`: ranges, or names with a quote before each. */
 export function brushesToText(/** @type {Map<string, Brush>} */ brushes) {
   return [...brushes]
     .map(([axis, brush]) => {
       const parts = "ranges" in brush
         ? brush.ranges.map(([low, high]) => `${+low.toPrecision(6)}~${+high.toPrecision(6)}`)
-        : brush.names.map((name) => `"${encodeURIComponent(name)}`);
-      return `${encodeURIComponent(axis)}:${parts.join("|")}`;
+        : brush.names.map((name) => `"${escapeName(name)}`);
+      return `${escapeName(axis)}:${parts.join("|")}`;
     })
     .join(";");
 }
 
-/** What cannot be read is left out: an address may be old, or typed by hand. */
+/** What cannot be read is left out. */
 export function brushesFromText(/** @type {string} */ text) {
   /** @type {Map<string, Brush>} */
   const found = new Map();
   for (const part of text ? text.split(";") : []) {
     const colon = part.indexOf(":");
     if (colon < 1) continue;
-    const axis = plain(part.slice(0, colon));
+    const axis = unescapeName(part.slice(0, colon));
     const pieces = part.slice(colon + 1).split("|").filter(Boolean);
-    const names = pieces.filter((piece) => piece[0] === '"').map((piece) => plain(piece.slice(1)));
+    const names = pieces.filter((piece) => piece[0] === '"').map((piece) => unescapeName(piece.slice(1)));
     const ranges = pieces
       .filter((piece) => piece[0] !== '"')
       .map((piece) => /** @type {[number, number]} */ (piece.split("~").map(Number)))
@@ -34,14 +48,6 @@ export function brushesFromText(/** @type {string} */ text) {
     else if (ranges.length) found.set(axis, { ranges });
   }
   return found;
-}
-
-function plain(/** @type {string} */ text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /**

@@ -15,12 +15,19 @@ export function inks(element) {
   };
 }
 
+const ratioNow = () => Math.min(devicePixelRatio || 1, 2);
+
+/** The width of one pixel of the screen. */
+export function hairline() {
+  return 1 / ratioNow();
+}
+
 /**
  * Size a canvas in CSS pixels with all the pixels of the screen, and clear it.
  * @param {HTMLCanvasElement} canvas
  */
 export function prepare(canvas, /** @type {number} */ width, /** @type {number} */ height) {
-  const ratio = Math.min(devicePixelRatio || 1, 2);
+  const ratio = ratioNow();
   const across = Math.max(1, Math.round(width * ratio));
   const down = Math.max(1, Math.round(height * ratio));
   if (canvas.width !== across || canvas.height !== down) {

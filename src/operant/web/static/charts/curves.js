@@ -1,6 +1,6 @@
 /** What every job reported on its way, one thin line each; a job that was stopped early ends in a cross. */
 
-import { Surface, inks, pick } from "./canvas.js";
+import { Surface, hairline, inks, pick } from "./canvas.js";
 import { drawAxes, rangeOf, scale } from "./scales.js";
 
 /**
@@ -54,7 +54,7 @@ export class Curves {
       for (const curve of this.curves) {
         if (curve.dim !== dimmed) continue;
         context.globalAlpha = dimmed ? 0.25 : many > 500 ? 0.3 : many > 60 ? 0.55 : 0.85;
-        this.line(context, curve, dimmed ? ink.faint : curve.color, 1.1);
+        this.line(context, curve, dimmed ? ink.faint : curve.color, many > 100 ? hairline() : 1.2);
       }
     for (const curve of this.curves) {
       if (!curve.stopped && !curve.running) continue;

@@ -1,7 +1,7 @@
 /** Parallel coordinates: one line for each job over all settings and the reward, coloured by the reward. */
 
 import { onTheme } from "../lib/colors.js";
-import { inks, prepare } from "./canvas.js";
+import { hairline, inks, prepare } from "./canvas.js";
 import { clip, nameOf, scale } from "./scales.js";
 import { AxisControl } from "./parallel_axis.js";
 
@@ -15,7 +15,12 @@ import { AxisControl } from "./parallel_axis.js";
 const TOP = 46;
 const BOTTOM = 34;
 const SPACING = 92;
-const FRAME_MS = 7;
+const REST_MS = 90;
+/** Lines of one pixel cost a tenth of wider ones, so only a few are drawn wider. */
+const FEW_LINES = 150;
+const SLOW_FRAME_MS = 26;
+const LEAST_PIECE = 1500;
+const MOST_PIECE = 60000;
 const LINES_AT_ONCE = 24;
 
 export class Parallel {
@@ -36,6 +41,10 @@ export class Parallel {
     this.colors = [];
     /** @type {ArrayLike<number>} the greater, the better */
     this.ranks = [];
+    /** @type {number[]} rows with a reward, the best first */
+    this.order = [];
+    /** How many pieces of line one frame can take on this machine; found out by drawing. */
+    this.piece = 12000;
     this.count = 0;
     /** @type {Map<string, AxisControl>} */
     this.controls = new Map();
@@ -50,6 +59,8 @@ export class Parallel {
     this.under = /** @type {HTMLCanvasElement} */ (element("canvas", "parallel-all"));
     this.over = /** @type {HTMLCanvasElement} */ (element("canvas", "parallel-chosen"));
     this.scale = /** @type {HTMLCanvasElement} */ (element("canvas", "parallel-scale"));
+    this.aside = document.createElement("canvas");
+    this.later = 0;
     this.inner.append(this.under, this.over, this.scale);
     this.box.append(this.inner);
     parent.append(this.box);
@@ -59,6 +70,7 @@ export class Parallel {
     onTheme(() => this.redraw(), signal);
     signal.addEventListener("abort", () => {
       observer.disconnect();
+      clearTimeout(this.later);
       for (const frame of Object.values(this.frames)) cancelAnimationFrame(frame);
     });
   }
@@ -69,6 +81,8 @@ export class Parallel {
    */
   set(data) {
     Object.assign(this, data);
+    this.order = Array.from({ length: data.count }, (_, row) => row).filter((row) => data.colors[row]);
+    this.order.sort((one, other) => data.ranks[other] - data.ranks[one]);
     this.redraw();
   }
 
@@ -181,27 +195,44 @@ export class Parallel {
   drawAll() {
     cancelAnimationFrame(this.frames.all);
     const context = prepare(this.under, this.width ?? 0, this.height);
-    const ink = inks(this.box);
-    context.strokeStyle = ink.faint;
+    context.strokeStyle = inks(this.box).faint;
     context.globalAlpha = this.count > 2000 ? 0.18 : this.count > 300 ? 0.35 : 0.6;
-    context.lineWidth = 1;
+    context.lineWidth = hairline();
     const rows = Array.from({ length: this.count }, (_, row) => row);
-    this.trace(context, rows, null, "all");
+    this.trace(context, rows, null, "all", () => {});
   }
 
-  /** The jobs within all brushes, worst first, so that the best lie on top. */
+  /**
+   * The jobs within all brushes, the best on top. Where they are too many for one frame, the best of them are shown
+   * at once and the others join when the pointer rests, drawn aside so that nothing flickers.
+   */
   drawChosen() {
     cancelAnimationFrame(this.frames.chosen);
+    clearTimeout(this.later);
     if (!this.placed) return;
-    const context = prepare(this.over, this.width ?? 0, this.height);
-    const rows = [];
-    for (let row = 0; row < this.count; row++) if (this.selected[row] && this.colors[row]) rows.push(row);
-    rows.sort((one, other) => this.ranks[one] - this.ranks[other]);
-    context.globalAlpha = rows.length > 3000 ? 0.25 : rows.length > 400 ? 0.5 : 0.8;
-    context.lineWidth = rows.length > 400 ? 1 : 1.4;
+    const rows = this.order.filter((row) => this.selected[row]).reverse();
+    const most = this.linesOfPiece();
     this.box.dataset.selected = String(rows.length);
     this.box.dataset.lines = String(this.count);
-    this.trace(context, rows, this.colors, "chosen");
+    const context = this.chosenContext(this.over, rows.length);
+    this.strokes(context, rows.slice(-most), 0, most, this.colors);
+    if (rows.length <= most) return;
+    this.later = window.setTimeout(() => {
+      this.trace(this.chosenContext(this.aside, rows.length), rows, this.colors, "chosen", () => {
+        prepare(this.over, this.width ?? 0, this.height).drawImage(this.aside, 0, 0, this.width ?? 0, this.height);
+      });
+    }, REST_MS);
+  }
+
+  chosenContext(/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ count) {
+    const context = prepare(canvas, this.width ?? 0, this.height);
+    context.globalAlpha = count > 3000 ? 0.35 : count > 400 ? 0.5 : 0.8;
+    context.lineWidth = count > FEW_LINES ? hairline() : 1.5;
+    return context;
+  }
+
+  linesOfPiece() {
+    return Math.max(LINES_AT_ONCE, Math.floor(this.piece / Math.max(1, this.placed?.length ?? 1)));
   }
 
   /**
@@ -209,29 +240,43 @@ export class Parallel {
    * @param {number[]} rows
    * @param {string[] | null} colors
    * @param {"all" | "chosen"} name
+   * @param {() => void} done
    */
-  trace(context, rows, colors, name) {
+  trace(context, rows, colors, name, done) {
+    let next = 0;
+    let before = 0;
+    const piece = (/** @type {number} */ now) => {
+      // Strokes cost their time when the frame is put together: how long the last one took says how many fit.
+      if (before) this.piece = now - before > SLOW_FRAME_MS ? Math.max(LEAST_PIECE, this.piece * 0.7) : Math.min(MOST_PIECE, this.piece * 1.2);
+      before = now;
+      next = this.strokes(context, rows, next, this.linesOfPiece(), colors);
+      if (next < rows.length) this.frames[name] = requestAnimationFrame(piece);
+      else done();
+    };
+    piece(0);
+  }
+
+  /** Some of the lines, those of one colour together. @returns {number} the first that is not drawn */
+  strokes(/** @type {CanvasRenderingContext2D} */ context, /** @type {number[]} */ rows, /** @type {number} */ from, /** @type {number} */ most, /** @type {string[] | null} */ colors) {
     const xs = (this.placed ?? []).map((one) => one.x);
     const points = this.points ?? new Float32Array(0);
     const across = xs.length;
-    let next = 0;
-    const piece = () => {
-      const until = performance.now() + FRAME_MS;
-      while (next < rows.length && performance.now() < until) {
-        const color = colors ? colors[rows[next]] : null;
-        if (color) context.strokeStyle = color;
-        context.beginPath();
-        for (let drawn = 0; drawn < LINES_AT_ONCE && next < rows.length; drawn++, next++) {
-          if (color && colors && colors[rows[next]] !== color) break;
-          const start = rows[next] * across;
-          context.moveTo(xs[0], points[start]);
-          for (let index = 1; index < across; index++) context.lineTo(xs[index], points[start + index]);
-        }
-        context.stroke();
+    const until = Math.min(rows.length, from + most);
+    const together = rows.length > FEW_LINES ? LINES_AT_ONCE : 1;
+    let next = from;
+    while (next < until) {
+      const color = colors ? colors[rows[next]] : null;
+      if (color) context.strokeStyle = color;
+      context.beginPath();
+      for (let drawn = 0; drawn < together && next < until; drawn++, next++) {
+        if (color && colors && colors[rows[next]] !== color) break;
+        const start = rows[next] * across;
+        context.moveTo(xs[0], points[start]);
+        for (let index = 1; index < across; index++) context.lineTo(xs[index], points[start + index]);
       }
-      this.frames[name] = next < rows.length ? requestAnimationFrame(piece) : 0;
-    };
-    piece();
+      context.stroke();
+    }
+    return next;
   }
 
   /** Axes with their numbers, above the lines. */

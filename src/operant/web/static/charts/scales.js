@@ -29,10 +29,10 @@ export function rangeOf(values, { log = false, time = false, pad = 0.04 } = {}) 
   }
   if (low > high) return { kind: log ? "log" : time ? "time" : "linear", low: log ? 0.1 : 0, high: 1 };
   if (log) {
-    const room = Math.max((Math.log(high) - Math.log(low)) * pad, 0.02);
+    const room = high > low ? (Math.log(high) - Math.log(low)) * pad : 0.1;
     return { kind: "log", low: Math.exp(Math.log(low) - room), high: Math.exp(Math.log(high) + room) };
   }
-  const room = (high - low) * pad || Math.abs(high) * 0.05 || 0.5;
+  const room = high > low ? (high - low) * pad : Math.abs(high) * 0.05 || 0.5;
   return { kind: time ? "time" : "linear", low: time ? Math.min(low, 0) : low - room, high: high + room };
 }
 

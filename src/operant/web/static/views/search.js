@@ -73,14 +73,14 @@ export async function show(main, { path, signal }) {
   update(true);
   state.subscribe(selection, signal);
   onTheme(() => update(true), signal);
-  follow(model, name, signal, () => update(true));
+  follow(model, { search: name, after: data.cursor }, signal, () => update(true));
 }
 
 /**
  * Events may come by the hundred; the page is drawn a few times a second at most, and not while it is hidden.
- * @param {SearchModel} model @param {string} name @param {AbortSignal} signal @param {() => void} changed
+ * @param {SearchModel} model @param {{search: string, after: string}} from @param {AbortSignal} signal @param {() => void} changed
  */
-function follow(model, name, signal, changed) {
+function follow(model, from, signal, changed) {
   let timer = 0;
   const soon = () => {
     if (timer || document.hidden) return;
@@ -90,7 +90,7 @@ function follow(model, name, signal, changed) {
     }, model.count > MANY_JOBS ? 1000 : 250);
   };
   document.addEventListener("visibilitychange", soon, { signal });
-  stream({ search: name }, {
+  stream(from, {
     search: (event) => {
       model.merge(event);
       soon();

@@ -11,7 +11,7 @@ import { card } from "./card.js";
 /** @param {Page} page */
 export function bestCard(page) {
   const { model, signal } = page;
-  const { element, body } = card({ key: "best", title: "Best so far", signal });
+  const { element, body } = card({ key: "best", title: "Best configuration", signal });
   body.classList.add("best");
   let shown = "";
 

@@ -48,7 +48,7 @@ export function jobsCard(page) {
   }), signal);
 
   const again = refresher(element, SCALARS_EVERY, async () => {
-    const wanted = state.get("jobs.cols", "").split(",").filter((one) => one.startsWith("s:")).map((one) => one.slice(2));
+    const wanted = state.list("jobs.cols").filter((one) => one.startsWith("s:")).map((one) => one.slice(2));
     const reward = model.summary.reward_attribute;
     scalars = await get(`${address}/scalars`, { tags: [...new Set([...(reward ? [reward] : []), ...wanted])] }, signal);
     draw();
@@ -65,7 +65,7 @@ export function jobsCard(page) {
       { key: "reward", title: reward, num: true, width: 100, value: of("reward"), render: (row) => number(jobs.reward[row]) },
       { key: "spark", title: "Course", width: 104, sortable: false, value: () => "", render: (row) => spark(scalars.spark[reward]?.[row]) },
       ...Object.keys(settings).map((name, index) => ({
-        key: `p:${name}`, title: name, group: "Settings", hidden: index >= SETTINGS_SHOWN, width: 112,
+        key: `p:${name}`, title: name, group: "Settings", hidden: index >= SETTINGS_SHOWN, width: 106,
         num: settings[name].some((one) => typeof one === "number"),
         value: (/** @type {number} */ row) => settings[name][row], render: (/** @type {number} */ row) => settingCell(name, row),
       })),
@@ -76,7 +76,6 @@ export function jobsCard(page) {
       { key: "duration", title: "Took", group: "Course", num: true, width: 84, value: (row) => model.duration(row), render: (row) => duration(model.duration(row)) },
       { key: "started", title: "Started", group: "Course", hidden: true, num: true, value: of("started"), render: (row) => h("span", { title: clock(jobs.started[row]) }, ago(jobs.started[row], model.now)) },
       { key: "ended", title: "Ended", group: "Course", hidden: true, num: true, value: of("ended"), render: (row) => h("span", { title: clock(jobs.ended[row]) }, ago(jobs.ended[row], model.now)) },
-      { key: "lane", title: "Place", group: "Course", hidden: true, num: true, width: 70, value: of("lane"), render: (row) => (jobs.lane[row] === null ? "–" : String(jobs.lane[row] + 1)) },
       { key: "seed", title: "Seed", group: "Course", hidden: true, num: true, width: 70, value: of("seed"), render: (row) => number(jobs.seed[row]) },
       { key: "attempt", title: "Attempt", group: "Course", hidden: true, num: true, width: 84, value: of("attempt"), render: (row) => number(jobs.attempt[row]) },
       { key: "reason", title: "Reason", group: "Course", hidden: true, value: of("reason"), render: (row) => jobs.reason[row] ?? "–" },

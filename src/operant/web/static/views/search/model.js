@@ -1,5 +1,5 @@
 // One search as the page holds it: columns that live events change in place, and what is chosen among them.
-import { scale, statusColor } from "../../lib/colors.js";
+import { isDark, scale, statusColor } from "../../lib/colors.js";
 import { number, setting } from "../../lib/format.js";
 import { brushesFromText, inside } from "../../charts/brushes.js";
 import { nameOf } from "../../charts/scales.js";
@@ -10,7 +10,7 @@ import { parseFilter } from "./filter.js";
 export const REWARD = "@reward";
 const USABLE = new Set(["FINISHED", "STOPPED"]);
 const FINAL = new Set(["FINISHED", "STOPPED", "KILLED", "ERROR"]);
-const COLUMNS = ["id", "number", "name", "status", "reward", "started", "ended", "lane", "seed", "attempt", "reason", "error", "is_check"];
+const COLUMNS = ["id", "number", "name", "status", "reward", "started", "ended", "seed", "attempt", "reason", "error", "is_check"];
 
 /** @typedef {{name: string, kind: "real" | "int" | "categorical", log: boolean, low: number, high: number, choices: any[] | null}} SearchAxis */
 
@@ -58,6 +58,7 @@ export class SearchModel {
   merge(/** @type {{summary: any, jobs?: any[], axes?: SearchAxis[]}} */ event) {
     if (event.summary) this.summary = event.summary;
     if (event.axes) this.axes = event.axes;
+    let isOrdered = true;
     for (const job of event.jobs ?? []) {
       let row = this.rows.get(job.id);
       if (row === undefined) {
@@ -66,13 +67,45 @@ export class SearchModel {
         for (const values of Object.values(this.settings)) values.push(null);
       }
       for (const name of COLUMNS) this.jobs[name][row] = job[name] ?? null;
+      isOrdered &&= row === 0 || this.isInOrder(row - 1, row);
       for (const [name, value] of Object.entries(job.settings ?? {})) {
         this.settings[name] ??= new Array(this.count).fill(null);
         this.settings[name][row] = value;
       }
     }
+    if (!isOrdered) this.sort();
     this.cachedRewards = null;
     this.select();
+  }
+
+  isInOrder(/** @type {number} */ one, /** @type {number} */ other) {
+    const { is_check: isCheck, number: place } = this.jobs;
+    return Boolean(isCheck[one]) === Boolean(isCheck[other]) ? place[one] <= place[other] : !isCheck[one];
+  }
+
+  /** The server's order: by proposal, those of the final check last. Its answers for all jobs come in this order. */
+  sort() {
+    const order = this.jobs.id.map((_, row) => row).sort((one, other) => (this.isInOrder(one, other) ? (this.isInOrder(other, one) ? one - other : -1) : 1));
+    for (const columns of [this.jobs, this.settings])
+      for (const [name, values] of Object.entries(columns)) columns[name] = order.map((row) => values[row]);
+    this.rows = new Map(this.jobs.id.map((id, row) => [id, row]));
+  }
+
+  /** A place for each job such that no two of one place overlap: the lowest that was free when it started. @returns {(number | null)[]} */
+  lanes() {
+    const { started, ended } = this.jobs;
+    const order = started.flatMap((wall, row) => (wall === null ? [] : [row])).sort((one, other) => started[one] - started[other]);
+    /** @type {number[]} until when each place is taken */
+    const taken = [];
+    /** @type {(number | null)[]} */
+    const found = new Array(this.count).fill(null);
+    for (const row of order) {
+      const free = taken.findIndex((until) => until <= started[row]);
+      const lane = free < 0 ? taken.length : free;
+      taken[lane] = ended[row] ?? Infinity;
+      found[row] = lane;
+    }
+    return found;
   }
 
   /** The rewards that count: of jobs that ended well, and belong to the search itself. @returns {(number | null)[]} */
@@ -184,7 +217,9 @@ export class SearchModel {
 
   /** Colours by how good a job is; "" where there is no reward. Sixty-four steps, so that lines share strokes. */
   goodnessColors(/** @type {Float64Array} */ goodness) {
-    const steps = Array.from({ length: 64 }, (_, step) => scale(step / 63));
+    // The end of the scale that would vanish in the page's background is left out.
+    const [from, to] = isDark() ? [0.15, 1] : [0, 0.9];
+    const steps = Array.from({ length: 64 }, (_, step) => scale(from + ((to - from) * step) / 63));
     return Array.from(goodness, (part) => (Number.isNaN(part) ? "" : steps[Math.round(part * 63)]));
   }
 

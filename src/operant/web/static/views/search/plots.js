@@ -14,12 +14,14 @@ import { REWARD } from "./model.js";
 
 const MARKS = /** @type {Record<string, string>} */ ({ FINISHED: "dot", STOPPED: "cross", ERROR: "cross", KILLED: "cross" });
 const MOST_SLICES = 24;
+const MANY_JOBS = 2000;
+const MANY_EVERY_MS = 5000;
 
 /** @param {Page} page */
 export function historyCard(page) {
   const { model, signal } = page;
   const { element, body, say } = card({
-    key: "history", title: "Best so far", signal,
+    key: "history", title: "Rewards", signal,
     controls: [
       toggle("log", "ylog", signal),
       choice("Horizontal axis", "x", [["number", "number"], ["start", "start"], ["end", "end"]], signal),
@@ -67,11 +69,11 @@ export function parallelCard(page) {
 
   function readView() {
     /** @type {Map<string, boolean>} */
-    const logs = new Map(state.list("logs").map((name) => [plain(name.replace(/^-/, "")), !name.startsWith("-")]));
+    const logs = new Map(state.list("logs").map((name) => [name.replace(/^!/, ""), !name.startsWith("!")]));
     const axes = state.list("axes");
     return {
-      order: axes.map((name) => plain(name.replace(/^-/, ""))),
-      flipped: new Set(axes.filter((name) => name.startsWith("-")).map((name) => plain(name.slice(1)))),
+      order: axes.map((name) => name.replace(/^!/, "")),
+      flipped: new Set(axes.filter((name) => name.startsWith("!")).map((name) => name.slice(1))),
       logs,
       brushes: model.brushes,
     };
@@ -82,8 +84,8 @@ export function parallelCard(page) {
     model.pending = final ? null : view.brushes;
     if (!final) return page.selected();
     const isMoved = view.flipped.size > 0 || view.order.length > 0;
-    const axes = isMoved ? chart.ordered().map(({ name }) => (view.flipped.has(name) ? "-" : "") + encodeURIComponent(name)) : null;
-    const logs = [...view.logs].map(([name, log]) => (log ? "" : "-") + encodeURIComponent(name));
+    const axes = isMoved ? chart.ordered().map(({ name }) => (view.flipped.has(name) ? "!" : "") + name) : null;
+    const logs = [...view.logs].map(([name, log]) => (log ? "" : "!") + name);
     state.set({ brush: brushesToText(view.brushes), axes, logs }, { push: true });
   }
 
@@ -108,10 +110,17 @@ export function parallelCard(page) {
 
   const layout = () => `${state.get("axes", "")} ${state.get("logs", "")}`;
   let shown = layout();
+  let drawn = -Infinity;
+  let later = 0;
 
   function update(/** @type {{data: boolean}} */ { data }) {
     if (!chart.dragged.size) chart.view = readView();
-    if (data) {
+    if (data && model.count > MANY_JOBS && performance.now() - drawn < MANY_EVERY_MS) {
+      // Thousands of lines are not all drawn again for each job that ends.
+      window.clearTimeout(later);
+      later = window.setTimeout(() => { if (!signal.aborted) update({ data: true }); }, MANY_EVERY_MS);
+    } else if (data) {
+      drawn = performance.now();
       const goodness = model.goodness();
       chart.set({ axes: axes(), count: model.count, colors: model.goodnessColors(goodness), ranks: goodness, selected: model.selected });
     } else {
@@ -123,14 +132,6 @@ export function parallelCard(page) {
     say(model.isFiltered ? `${model.chosen} of ${model.count} jobs chosen` : "");
   }
   return { element, update };
-}
-
-function plain(/** @type {string} */ text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** @param {Page} page */
@@ -179,7 +180,7 @@ export function timelineCard(page) {
     const ends = jobs.ended.filter((wall) => wall !== null);
     const last = ends.reduce((one, other) => Math.max(one, other), summary.started ?? 0);
     chart.set({
-      lane: jobs.lane, started: jobs.started, ended: jobs.ended, ids: jobs.id, colors: model.statusColors(),
+      lane: model.lanes(), started: jobs.started, ended: jobs.ended, ids: jobs.id, colors: model.statusColors(),
       dim: model.isFiltered ? model.selected : null, begin: summary.started ?? 0,
       now: model.isLive ? model.now : (summary.ended ?? last), live: model.isLive, lines: (row) => model.lines(row),
     });
