@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-
-from operant.tracking import Run
 from tests.web import recorded
 from tests.web.browser import PageFaults, StartUi
+
+from operant.tracking import Run
 
 SCRIPT = recorded.SCRIPT
 
@@ -93,10 +93,7 @@ def expect_no_overflow(page: Any) -> None:
 def test_the_list_shows_what_was_recorded(page: Any, place: Place) -> None:
     page.goto(f"{place.address}/runs")
     shown = names(page)
-    assert (
-        set(shown) == {*(f"agent-{n}" for n in range(6)), SCRIPT, "many-tags", "changed", *place.jobs}
-        or len(shown) == 11
-    )
+    assert {*(f"agent-{n}" for n in range(6)), SCRIPT, "many-tags", "changed"} < set(shown) and len(shown) == 11
     row = page.locator(f'tr[data-key="{place.agents[3]}"]')
     assert row.locator('[data-column="status"]').inner_text() == "finished"
     assert row.locator('[data-column="param.seed"]').inner_text() == "3"
@@ -113,12 +110,12 @@ def test_a_condition_chooses_runs_and_a_reload_keeps_it(page: Any, place: Place)
     assert sorted(names(page)) == ["agent-1", "agent-3", "agent-4"]
     page.locator("th[data-column='param.seed'] button").click()
     wait_for_state(page, "runs.sort", "-param.seed")
-    page.wait_for_function("document.querySelector('tr.data td a').textContent === 'agent-4'")
+    page.wait_for_function("() => document.querySelector('tr.data td a').textContent === 'agent-4'")
     before = page.url
     page.reload()
     assert names(page) == ["agent-4", "agent-3", "agent-1"] and page.url == before
-    page.get_by_label("Filter runs").fill("agent 2")
-    page.wait_for_function("document.querySelectorAll('tr.data').length === 1")
+    page.get_by_label("Filter runs").fill("agent-2 finished")
+    page.wait_for_function("() => document.querySelectorAll('tr.data').length === 1")
     assert names(page) == ["agent-2"]
 
 
@@ -127,7 +124,7 @@ def test_a_bad_condition_is_pointed_at(page: Any, place: Place, page_faults: Pag
     page.goto(f"{place.address}/runs")
     names(page)
     page.get_by_label("Filter runs").fill("rate < and seed > 1")
-    page.wait_for_function("document.getElementById('filter-problem').textContent.includes('^')")
+    page.wait_for_function("() => document.getElementById('filter-problem').textContent.includes('^')")
     sentence, text, mark = page.locator("#filter-problem").inner_text().split("\n")
     assert "and" in sentence and text.strip() == "rate < and seed > 1"
     assert text[mark.index("^") :].startswith("and"), "the mark stands under what was not expected"
@@ -162,7 +159,7 @@ def test_tags_and_notes_are_edited_where_they_stand(page: Any, place: Place) -> 
     page.get_by_role("button", name="Edit the note: it works").wait_for()
     page.get_by_role("button", name="Done").click()
     page.get_by_label("Filter runs").fill('tag == "kept & <i>seen</i>"')
-    page.wait_for_function("document.querySelectorAll('tr.data').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('tr.data').length === 1")
     assert "it works" in page.locator("tr.data [data-column=labels]").inner_text()
     assert Run.open(place.agents[5], place.root).note == "it works"
 
@@ -202,10 +199,11 @@ def test_charts_show_the_recorded_values(page: Any, place: Place) -> None:
     latest = Run.open(place.agents[0], place.root).chart("eval/return", 500).mean[-1]
     said = re.search(r"agent-0 ends at ([0-9.]+)", label)
     assert said and float(said[1]) == pytest.approx(latest, rel=1e-3)
-    assert (fact(page, "eval/return", "from"), fact(page, "eval/return", "to")) == (0, recorded.POINTS - 1)
+    # A bucket stands at its last step; there are 500 of eight steps each.
+    assert (fact(page, "eval/return", "from"), fact(page, "eval/return", "to")) == (7, recorded.POINTS - 1)
     page.get_by_role("radio", name="Relative").click()
     wait_for_state(page, "x", "relative")
-    page.wait_for_function("Number(document.querySelector('[data-tag=\"eval/return\"] .chart').dataset.to) < 600")
+    page.wait_for_function("() => Number(document.querySelector('[data-tag=\"eval/return\"] .chart').dataset.to) < 600")
 
 
 def test_a_dragged_range_is_fetched_finer_and_a_double_click_leaves_it(page: Any, place: Place) -> None:
@@ -228,8 +226,10 @@ def test_a_dragged_range_is_fetched_finer_and_a_double_click_leaves_it(page: Any
     )
     # Every step has a point of its own now: about as many as the range is long, for each run.
     page.wait_for_function(
-        "([least, most]) => { const n = Number(document.querySelector('[data-tag=\"eval/return\"] .chart').dataset.points);"
-        " return n >= least && n <= most; }",
+        """([least, most]) => {
+            const found = Number(document.querySelector('[data-tag="eval/return"] .chart').dataset.points);
+            return found >= least && found <= most;
+        }""",
         arg=[6 * (high - low - 1), 6 * (high - low + 1)],
     )
     page.reload()
@@ -261,13 +261,17 @@ def test_smoothing_draws_above_the_raw_line_and_never_instead_of_it(page: Any, p
             const strokes = [];
             const still = () => undefined;
             const context = new Proxy({ globalAlpha: 1 }, {
-                get: (target, name) => name === "stroke" ? () => strokes.push(target.globalAlpha) : name in target ? target[name] : still,
+                get: (target, name) => {
+                    if (name === "stroke") return () => strokes.push(target.globalAlpha);
+                    return name in target ? target[name] : still;
+                },
                 set: (target, name, value) => { target[name] = value; return true; },
             });
             const mean = [0, 10, 0, 10, NaN, 10];
             const line = { key: "a", label: "a", color: "red", x: [0, 1, 2, 3, 4, 5], mean };
             const smoothed = smooth(mean, 0.5);
-            const view = { left: 0, top: 0, width: 100, height: 100, x: [0, 5], y: [0, 10], log: false, smoothing: 0.5, scale: 1, focus: null };
+            const box = { left: 0, top: 0, width: 100, height: 100, scale: 1 };
+            const view = { ...box, x: [0, 5], y: [0, 10], log: false, focus: null };
             paintLines(context, [line], { ...view, smoothed: new Map([["a", smoothed]]) });
             paintLines(context, [line], { ...view, smoothed: new Map() });
             return { strokes, smoothed: Array.from(smoothed) };
@@ -311,7 +315,7 @@ def test_sections_fold_and_charts_are_found_by_name(page: Any, place: Place) -> 
     wait_for_lines(page, "eval/return", 6)
     assert not page.locator('[data-tag="train/loss"]').is_visible()
     page.get_by_label("Find charts by name").fill("retu")
-    page.wait_for_function("document.querySelectorAll('.chart-card').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('.chart-card').length === 1")
     wait_for_state(page, "find", "retu")
     page.get_by_role("button", name="Log scale").click()
     wait_for_state(page, "log", "1")
@@ -363,7 +367,7 @@ def test_a_chart_is_zoomed_with_the_keyboard(page: Any, place: Place) -> None:
     page.keyboard.press("+")
     page.wait_for_url("**zoom=*")
     low, high = (float(part) for part in state(page)["zoom"].split(","))
-    assert high - low == pytest.approx((recorded.POINTS - 1) / 2, rel=1e-6)
+    assert high - low == pytest.approx(recorded.POINTS / 2, rel=0.01)
     page.keyboard.press("Escape")
     wait_for_state(page, "zoom", None)
 
@@ -414,10 +418,10 @@ def test_pictures_follow_the_slider_and_the_address(page: Any, place: Place) -> 
     assert picture.get_attribute("src") != last
     page.reload()
     picture.wait_for()
-    page.wait_for_function("document.querySelector('.media-card[aria-label=view] img').naturalWidth === 16")
+    page.wait_for_function("() => document.querySelector('.media-card[aria-label=view] img').naturalWidth === 16")
     assert picture.get_attribute("alt") == "view at step 0"
     film = page.locator(".media-card[aria-label=episode] img")
-    page.wait_for_function("document.querySelector('.media-card[aria-label=episode] img').naturalHeight === 12")
+    page.wait_for_function("() => document.querySelector('.media-card[aria-label=episode] img').naturalHeight === 12")
     assert film.get_attribute("alt") == "episode at step 5"
 
 

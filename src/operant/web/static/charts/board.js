@@ -233,11 +233,16 @@ export function Board(parent, options) {
   return {
     /** @param {{runs: BoardRun[], tags: string[], view: ChartState}} next */
     set(next) {
+      const before = view.x;
       runs = next.runs;
       view = next.view;
       lay(next.tags);
       const key = keyOf();
-      for (const slot of slots.values()) if (slot.lines && slot.fetched === key) paint(slot);
+      for (const slot of slots.values()) {
+        if (slot.fetched === key) paint(slot);
+        // What is there is shown in the new range at once; finer buckets follow.
+        else if (slot.lines && view.x === before) slot.lines.setOptions({ zoom: view.zoom });
+      }
       schedule();
     },
     /** Smoothing follows the slider without a round trip. @param {number} weight */

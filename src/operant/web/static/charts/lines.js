@@ -105,7 +105,7 @@ export function Lines(parent, options) {
   function draw(u) {
     const { left, top, width, height } = u.bbox;
     paintLines(u.ctx, settings.series, {
-      left, top, width, height, x: xRange, y: yRange, log: settings.log, smoothing: settings.smoothing,
+      left, top, width, height, x: xRange, y: yRange, log: settings.log,
       scale: devicePixelRatio, focus, smoothed,
     });
   }

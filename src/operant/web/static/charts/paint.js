@@ -126,7 +126,7 @@ function evenTicks(low, high) {
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {Line[]} lines
- * @param {{left: number, top: number, width: number, height: number, x: [number, number], y: [number, number], log: boolean, smoothing: number, scale: number, focus: string | null, smoothed: Map<string, ArrayLike<number>>}} view
+ * @param {{left: number, top: number, width: number, height: number, x: [number, number], y: [number, number], log: boolean, scale: number, focus: string | null, smoothed: Map<string, ArrayLike<number>>}} view
  */
 export function paintLines(context, lines, view) {
   const { left, top, width, height, log } = view;
