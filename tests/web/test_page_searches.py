@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.web.browser import PageFaults, StartUi
 from tests.web.searching import FIRST_GATE, SECOND_GATE, RunningSearch, start_search, wait_for
 
