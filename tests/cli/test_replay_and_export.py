@@ -11,14 +11,17 @@ import yaml
 
 from operant.cli import main
 from operant.cli.search_scripts import run_main
+from operant.schedulers.ledger import read_ledger
 
 PROGRAM = """
-import sys
+import sys, time
 from operant import SummaryWriter
-x = int(sys.argv[1])
+x, pace = int(sys.argv[1]), float(open("pace").read())
 with SummaryWriter("job", system_metrics=False) as writer:
-    for step in range(9):
+    for step in range(9 if pace == 0 else 20):
         writer.add_scalar("acc", x + step / 10, step)
+        writer.flush()
+        time.sleep(pace)
 """
 
 
@@ -27,6 +30,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OPERANT_DIR", str(tmp_path / ".operant"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "pace").write_text("0")
     config = {
         "task": {
             "template": f"{sys.executable} program.py {{x}}",
@@ -81,3 +85,17 @@ def test_all_runs_of_a_search_are_exported_together(search: Path, capsys: pytest
     assert main(["export", "--task", "s", "--to", "tensorboard", "--out", "tb"]) == 0
     assert "tensorboard --logdir tb" in capsys.readouterr().out
     assert sorted(path.name for path in Path("tb").iterdir()) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.long
+def test_a_replay_foretells_what_the_assessor_does(search: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["replay", "s", "--assessor", "asha", "--json"]) == 0
+    (foretold,) = json.loads(capsys.readouterr().out)["replays"]
+    (search / "pace").write_text("0.3")
+    config = yaml.safe_load((search / "search.yaml").read_text())
+    config["assessor"] = {"type": "AshaAssessor"}
+    (search / "search.yaml").write_text(yaml.safe_dump(config))
+    assert run_main(["-t", "live", "search.yaml"]) == 0
+    ledger, _ = read_ledger(search / ".operant" / "searches" / "live")
+    assert {job.id for job in ledger.jobs.values() if job.status == "STOPPED"} == set(foretold["stopped"])

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.cli.terminal import PATIENCE, Terminal
 
 from operant import SummaryWriter
 from operant.cli import main
-from operant.cli.watching.draw import log_lines, shrink
+from operant.cli.watching.draw import cells, line, log_lines, rule, shrink
 from operant.cli.watching.keyboard import split_keys
 from operant.cli.watching.scenes import SearchScene
 from operant.schedulers.ledger import controller_is_alive, read_ledger
@@ -227,6 +229,27 @@ def test_log_lines_are_what_a_terminal_would_have_left(tmp_path: Path) -> None:
     log.write_bytes(b"old\n" * 9000 + b"\x1b]8;;http://x\x07link\x1b]8;;\x07\n 10%\r 99%\r\n\n\xff\x1b[1mend\x1b[0m")
     assert log_lines(log, 3) == ["link", " 99%", "\ufffdend"]
     assert log_lines(log, 0) == [] and log_lines(tmp_path / "none", 3) == []
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_gets_through(text: str) -> None:
+    shown = [line(text).plain, rule(text, 80).plain, cells([text, text], [10, -10]).plain]
+    assert all(char.isprintable() for one in shown for char in one)
+    assert len(shown[2]) <= 21
+
+
+def test_a_search_without_a_log_file_is_told_from_its_journal(tmp_path: Path) -> None:
+    from operant.schedulers.naive_scheduler import NaiveScheduler
+
+    config = {
+        "task": {"search_args": [{"type": "Categorical", "name": "x", "data": [1, 2]}]},
+        "searcher": {"type": "GridSearcher", "reward_attribute": "acc"},
+    }
+    NaiveScheduler(tmp_path / "f", config, function=lambda x: float(x["x"])).run()
+    text = [one.plain for one in SearchScene(tmp_path / "f").draw(80, 24)]
+    assert any("job 1 finished reward 2" in one for one in text) and any(
+        "the search ended: FINISHED" in one for one in text
+    )
 
 
 def test_a_long_curve_keeps_its_end() -> None:

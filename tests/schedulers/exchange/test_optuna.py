@@ -6,13 +6,16 @@ import importlib.util
 import json
 import math
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 import pytest
+import yaml
 
 from operant.cli import main
+from operant.cli.search_scripts import ctl_main, run_main
 from operant.errors import UsageError
 from operant.schedulers.exchange.foreign import ForeignTrial, write_search
 from operant.schedulers.exchange.from_optuna import import_from_optuna
@@ -236,6 +239,7 @@ def test_files_that_are_no_study(tmp_path: Path, search: Path, capsys: pytest.Ca
         main(["export", "s", "--to", "optuna", "--out", "text.db"]) == 1 and "exists already" in capsys.readouterr().err
     )
     assert main(["export", "--task", "s", "--to", "cvs"]) == 1 and "did you mean 'csv'" in capsys.readouterr().err
+    assert ctl_main(["export", "--task", "s", "--to", "optuna", "--out", "ours.log"]) == 0
     words = ["export", "--task", "s", "--to", "optuna", "--tar-path", "x"]
     assert main(words) == 1 and "--tar-path goes with an archive" in capsys.readouterr().err
 
@@ -279,3 +283,30 @@ def test_the_dashboard_opens_it(search: Path, tmp_path: Path) -> None:
     (summary,) = get("/api/studies")["study_summaries"]
     study = get(f"/api/studies/{summary['study_id']}")
     assert len(study["trials"]) == 6 and study["trials"][0]["state"] == "Complete"
+
+
+def test_a_search_goes_on_where_a_study_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERANT_DIR", str(tmp_path / ".operant"))
+    monkeypatch.chdir(tmp_path)
+    study = optuna.create_study(storage="sqlite:///mine.db", study_name="mine", direction="maximize")
+    study.optimize(lambda trial: float(trial.suggest_int("x", 1, 8)), n_trials=4)
+    assert main(["import", "--from", "optuna", "mine.db"]) == 0
+    (tmp_path / "program.py").write_text(
+        "import json, sys\njson.dump({'value': int(sys.argv[1])}, open('result.json', 'w'))"
+    )
+    more = {
+        "task": {
+            "template": f"{sys.executable} -I -S program.py {{x}}",
+            "search_args": [{"type": "Int", "name": "x", "data": [1, 8]}],
+        },
+        "searcher": {"type": "RandomSearcher", "reward_attribute": "value"},
+        "scheduler": {"stop_criterion": {"max_tries": 7}},
+    }
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump(more))
+    assert run_main(["--task", "mine", "more.yaml", "--resume", "--force"]) == 0
+    ledger, status = read_ledger(tmp_path / ".operant" / "searches" / "mine")
+    assert status == "FINISHED" and set(ledger.proposals) == set(range(7))
+    assert [ledger.proposals[number].reward for number in range(4)] == [one.value for one in study.trials]
+    tried = {one.params["x"] for one in study.trials}
+    fresh = [ledger.proposals[number].config["x"] for number in (4, 5, 6)]
+    assert not tried & set(fresh) and [ledger.proposals[number].reward for number in (4, 5, 6)] == fresh

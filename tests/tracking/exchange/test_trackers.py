@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from operant import SummaryWriter
@@ -32,6 +33,8 @@ def run() -> Run:
             writer.add_scalar("train/loss", value, step, walltime=1_700_000_000.0 + place)
         writer.add_scalar("return (mean)", 7.0, 15, walltime=1_700_000_009.0)
         writer.add_text("note", "hello", 3)
+        writer.add_image("view", np.full((4, 6, 3), 200, np.uint8), 5)
+        writer.add_histogram("weights", np.arange(10.0), 5)
     return Run.open(writer.run_id)
 
 
@@ -52,7 +55,7 @@ def test_wandb_offline(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert f"wandb sync {folder}" in said
     rows: dict[str, dict[int, Any]] = {}
     config: dict[str, Any] = {}
-    name, tags, walls = "", [], {}
+    name, tags, walls, kinds = "", [], {}, set()
     for data in wandb_records(next(folder.glob("*.wandb")).read_bytes()):
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
@@ -60,6 +63,7 @@ def test_wandb_offline(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[s
             name, tags = record.run.display_name or name, list(record.run.tags) or tags
             config |= {one.key: json.loads(one.value_json) for one in record.run.config.update}
         if record.HasField("history"):
+            kinds |= {one.value_json for one in record.history.item if "_type" in one.nested_key}
             found = {"/".join(one.nested_key) or one.key: one.value_json for one in record.history.item}
             step = json.loads(found["_step"])
             walls[step] = json.loads(found["_timestamp"]) if "_timestamp" in found else None
@@ -70,6 +74,8 @@ def test_wandb_offline(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert config["lr"] == 0.1 and config["layers"] == [64, 64]
     assert same(rows["train/loss"]) and rows["return (mean)"] == {15: 7.0}
     assert walls[5] == 1_700_000_001.0
+    assert {'"histogram"', '"table-file"', '"images/separated"'} <= kinds
+    assert list(folder.glob("files/media/images/**/*.png"))
 
 
 def wandb_records(data: bytes) -> Iterator[bytes]:
@@ -109,7 +115,8 @@ def test_mlflow(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert {point.timestamp for point in history if point.step == 5} == {1_700_000_001_000}
     assert [point.value for point in client.get_metric_history(one.info.run_id, "return _mean_")] == [7.0]
     assert one.data.tags["operant.run"] == run.id
-    assert (store.with_name("m-files") / one.info.run_id / "artifacts" / "text" / "note-3.txt").read_text() == "hello"
+    files = store.with_name("m-files") / one.info.run_id / "artifacts"
+    assert (files / "text" / "note-3.txt").read_text() == "hello" and list((files / "image" / "view" / "5").iterdir())
 
 
 def test_aim(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +133,8 @@ def test_aim(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         series = {one.name: one for one in there.metrics()}
         assert same({step: value for step, (value, *_) in series["train/loss"].data.items()})
         assert "return (mean)" in series
+        tracked = {*there.collect_sequence_info("images"), *there.collect_sequence_info("texts")}
+        assert tracked == {"images", "texts"}
     finally:
         there.close()
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from operant.cli._terminal import duration
 from operant.cli.watching.draw import bar, cells, counts_lines, line, log_lines, rule, shrink, status_style
 from operant.errors import OperantError
+from operant.schedulers.chronicle import last_lines
 from operant.schedulers.follow import SearchFollower
 from operant.schedulers.ledger import JobRecord
 from operant.schedulers.overview import list_searches
@@ -23,6 +24,7 @@ __all__ = ["AllScene", "Scene", "SearchScene"]
 _LEAST_LOG_LINES = 4
 _MOST_READ = 40
 _PLAIN_LOG_LINES = 10
+_LONGEST_TOLD = 1 << 20
 
 
 class Scene(Protocol):
@@ -47,6 +49,7 @@ class SearchScene:
         self._question: tuple[str, Callable[[], None]] | None = None
         self._output = False
         self._readers: dict[str, JobReader] = {}
+        self._chronicle: tuple[tuple[int, int], list[str]] = ((-1, 0), [])
         self.refresh()
 
     def refresh(self) -> None:
@@ -167,10 +170,19 @@ class SearchScene:
             title = f"output of job {self.chosen}"
             lines = log_lines(job / "stdout", count) + log_lines(job / "stderr", count)
         else:
-            title, lines = "log", log_lines(folder / "search.log", count)
+            title, lines = "log", log_lines(folder / "search.log", count) or self._told(count)
         if count <= 0:
             return []
         return [rule(title, width), *(line(one) for one in lines[-count:])]
+
+    def _told(self, count: int) -> list[str]:
+        """A search that keeps no log file is told from its journal, while that is short enough to read again."""
+        end = self.search.journal_end
+        if end > _LONGEST_TOLD or count <= 0:
+            return []
+        if self._chronicle[0] != (end, count):
+            self._chronicle = ((end, count), [text for _, text in last_lines(self.search.folder, count)])
+        return self._chronicle[1]
 
     def _footer(self) -> Text:
         if self._question is not None:
