@@ -35,5 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
             webbrowser.open(shown)
 
-    run_ui(root, args.host, args.port, ready, args.name)
+    try:
+        run_ui(root, args.host, args.port, ready, args.name)
+    except KeyboardInterrupt:  # how it is meant to be ended
+        pass
     return 0

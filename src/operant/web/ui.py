@@ -25,6 +25,7 @@ def application(root: Path, token: str | None, host_names: Iterable[str]) -> tup
         from starlette.applications import Starlette
     except ImportError:
         raise MissingExtraError("`operant ui`", "web") from None
+    from operant.web.answers import answer
     from operant.web.desk import Desk
     from operant.web.events import Hub
     from operant.web.pages import is_page
@@ -39,7 +40,14 @@ def application(root: Path, token: str | None, host_names: Iterable[str]) -> tup
         yield
         desk.close()
 
-    app = Starlette(routes=api_routes(desk, hub), lifespan=life)
+    async def no_such_page(request: Any, error: Any) -> Any:
+        told = (
+            "there is nothing at this address" if error.status_code == 404 else "this address does not take that method"
+        )
+        return answer({"error": told}, error.status_code)
+
+    handlers: dict[Any, Any] = {404: no_such_page, 405: no_such_page}
+    app = Starlette(routes=api_routes(desk, hub), lifespan=life, exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.hub = hub
     return app, Gatekeeper(app, token, host_names, is_page)
@@ -76,5 +84,6 @@ def run_ui(
         ready(address, token)
         Server(config).run(sockets=[listener])
     finally:
+        listener.close()
         if left is not None:
             left.unlink(missing_ok=True)

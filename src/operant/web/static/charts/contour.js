@@ -56,9 +56,9 @@ export class Contour {
       const share = high > low ? (value - low) / (high - low) : 0.5;
       return this.maximize() ? share : 1 - share;
     };
+    drawAxes(context, box, across, up, ink, { xLabel: clip(x.name, 40), yLabel: clip(y.name, 40) });
     this.fill(context, box, across, up, part);
     if (!x.labels && !y.labels) this.rings(context, across, up, low, high, ink.card);
-    drawAxes(context, box, across, up, ink, { xLabel: clip(x.name, 40), yLabel: clip(y.name, 40) });
     this.places = points.id.map((_, index) => ({ x: across.at(valueOf(x, points.x[index])), y: up.at(valueOf(y, points.y[index])) }));
     points.id.forEach((id, index) => {
       const reward = points.reward[index];
@@ -99,7 +99,7 @@ export class Contour {
     context.beginPath();
     context.rect(box.left, box.top, box.right - box.left, box.bottom - box.top);
     context.clip();
-    context.globalAlpha = 0.8;
+    context.globalAlpha = 0.92;
     context.imageSmoothingEnabled = !x.labels && !y.labels;
     context.imageSmoothingQuality = "high";
     context.drawImage(cells, left, top, right - left, bottom - top);

@@ -61,9 +61,11 @@ export class Scatter {
       const reward = y[index];
       // Points of one name lie beside each other; the number of the job decides where, so that they stay there.
       this.px[index] = across.at(x[index]) + spread * (((index * 0.618034) % 1) - 0.5) * 2;
-      // Jobs without a reward stand on the lower edge, if they are to be seen at all.
-      this.py[index] = typeof reward === "number" ? up.at(reward) : rug ? box.bottom - this.size - 2 : NaN;
-      if (!(this.px[index] >= 0 && this.py[index] >= -50 && this.py[index] <= height + 50)) {
+      // Jobs without a reward, or out of range, stand on the edge, if they are to be seen at all.
+      const edge = rug ? box.bottom - this.size - 2 : NaN;
+      const at = typeof reward === "number" ? up.at(reward) : NaN;
+      this.py[index] = at < box.top - 1 ? (rug ? box.top : NaN) : at <= box.bottom + 1 ? at : edge;
+      if (!(this.px[index] >= 0 && this.py[index] >= 0)) {
         this.px[index] = NaN;
         continue;
       }

@@ -43,7 +43,7 @@ export async function show(main, { signal }) {
 /** @returns {import("../lib/table.js").Column[]} */
 function columns() {
   return [
-    { key: "name", title: "Search", fixed: true, width: 220, value: (one) => one.name, render: name },
+    { key: "name", title: "Search", fixed: true, width: 180, value: (one) => one.name, render: name },
     { key: "status", title: "Status", width: 108, value: (one) => one.status, render: (one) => statusChip(one.status) },
     { key: "progress", title: "Progress", width: 160, value: share, render: progress },
     { key: "left", title: "Left", num: true, width: 84, value: (one) => one.seconds_left, render: (one) => duration(one.seconds_left) },

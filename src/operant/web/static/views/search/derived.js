@@ -62,6 +62,7 @@ export function importanceCard(page) {
   const { model, signal, address } = page;
   const { element, body, say } = card({ key: "importance", title: "Importance", signal });
   body.classList.add("importance");
+  replace(body, h("p", { class: "muted" }, "Being computed…"));
   let ended = -1;
   const again = refresher(element, MODELS_EVERY, async () => {
     const answer = await get(`${address}/importance`, {}, signal);

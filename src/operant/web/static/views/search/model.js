@@ -2,7 +2,7 @@
 import { isDark, scale, statusColor } from "../../lib/colors.js";
 import { number, setting } from "../../lib/format.js";
 import { brushesFromText, inside } from "../../charts/brushes.js";
-import { nameOf } from "../../charts/scales.js";
+import { nameOf, rangeOf } from "../../charts/scales.js";
 import { state } from "../../lib/state.js";
 import { parseFilter } from "./filter.js";
 
@@ -202,6 +202,21 @@ export class SearchModel {
       line.y.push(reward);
     }
     return line;
+  }
+
+  /**
+   * The range of rewards to draw. In focus it begins a little below the lower quarter: a few hopeless jobs would
+   * otherwise press all others into one line.
+   * @returns {import("../../charts/scales.js").Domain}
+   */
+  rewardRange() {
+    const log = state.get("ylog", null) === "1";
+    const all = this.rewards();
+    if (state.get("focus", null) !== "1") return rangeOf(all, { log });
+    const sorted = /** @type {number[]} */ (all.filter((value) => value !== null)).sort((one, other) => (this.isBetter(one, other) ? -1 : 1));
+    const [best, quarter] = [sorted[0], sorted[Math.floor((sorted.length - 1) * 0.75)]];
+    const limit = quarter + (quarter - best) * 0.5;
+    return rangeOf(all.filter((value) => value !== null && (value === limit || this.isBetter(value, limit))), { log });
   }
 
   /** How good each reward is among all: 0 the worst, 1 the best, NaN where there is none. */

@@ -23,7 +23,7 @@ export function historyCard(page) {
   const { element, body, say } = card({
     key: "history", title: "Rewards", signal,
     controls: [
-      toggle("log", "ylog", signal),
+      toggle("focus", "focus", signal), toggle("log", "ylog", signal),
       choice("Horizontal axis", "x", [["number", "number"], ["start", "start"], ["end", "end"]], signal),
     ],
   });
@@ -31,7 +31,7 @@ export function historyCard(page) {
   replace(body, chart.surface.box, h("p", { class: "legend" },
     h("span", { class: "key key-line" }, "best so far"), h("span", { class: "key key-dot" }, "finished"),
     h("span", { class: "key key-cross" }, "stopped early, failed or killed"), h("span", { class: "key key-ring" }, "running"),
-    h("span", { class: "faint" }, "jobs without a reward stand on the lower edge")));
+    h("span", { class: "faint" }, "jobs without a reward, or below the range, stand on the lower edge")));
 
   function update() {
     const { jobs, summary } = model;
@@ -39,7 +39,6 @@ export function historyCard(page) {
     const begin = summary.started ?? 0;
     const times = by === "start" ? jobs.started : jobs.ended;
     const x = by === "number" ? jobs.number : times.map((wall, row) => (wall === null ? (by === "end" && jobs.started[row] !== null ? model.now - begin : null) : wall - begin));
-    const log = state.get("ylog", null) === "1";
     const rewards = model.rewards();
     const stairs = model.stairs(x);
     chart.set({
@@ -47,7 +46,7 @@ export function historyCard(page) {
       marks: jobs.status.map((status) => MARKS[status] ?? "ring"),
       dim: model.isFiltered ? model.selected : null,
       xDomain: by === "number" ? rangeOf(x, { pad: 0.02 }) : rangeOf(x, { time: true, pad: 0.01 }),
-      yDomain: rangeOf(rewards, { log }),
+      yDomain: model.rewardRange(),
       lines: (row) => model.lines(row),
     }, { xLabel: { number: "proposal", start: "started, since the search began", end: "ended, since the search began" }[by] ?? "", yLabel: summary.reward_attribute ?? "reward" });
     chart.surface.box.dataset.best = stairs.y.length ? String(stairs.y[stairs.y.length - 1]) : "";
@@ -146,7 +145,7 @@ export function slicesCard(page) {
   function update() {
     const { jobs } = model;
     const rewards = model.rewards();
-    const yDomain = rangeOf(rewards, { log: state.get("ylog", null) === "1" });
+    const yDomain = model.rewardRange();
     const steps = Array.from({ length: 16 }, (_, step) => scale(0.92 - (step / 15) * 0.85));
     const colors = jobs.id.map((_, row) => steps[Math.floor((row / Math.max(1, model.count)) * 16)]);
     for (const axis of model.axes.slice(0, MOST_SLICES)) {
