@@ -146,14 +146,10 @@ def start_search(home: Path, name: str = "digits", every: int = 4) -> Iterator[R
     (project / "search.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OPERANT_")}
     environment |= {"OPERANT_DIR": str(root), "OPERANT_CACHE_DIR": str(home / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from operant.cli.search_scripts import run_main; sys.exit(run_main())",
-    ]
+    start = "import sys; from operant.cli.search_scripts import run_main; sys.exit(run_main())"
     with (home / "search.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--task", name, "search.yaml"],
+            [sys.executable, "-c", start, "--task", name, "search.yaml"],
             cwd=project,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -140,16 +140,13 @@ def pull(page: Any, axis: str, start: float, end: float) -> None:
 
 def picture(page: Any) -> dict[str, Any]:
     """What the page shows of what has ended: drawn pixels, chosen rows, order of columns, folded cards."""
-    pixels = """names => names.map(name => {
-        const canvas = document.querySelector(`[data-card="${name}"] canvas:nth-of-type(${name === "parallel" ? 2 : 1})`);
-        return canvas.toDataURL();
-    })"""
+    pixels = "names => names.map(name => document.querySelector(name).toDataURL())"
     found = {"address": page.url, "columns": page.locator('[data-card="jobs"] th').all_text_contents()}
     found["rows"] = page.locator('[data-card="jobs"] tr.data').all_text_contents()
     found["notes"] = page.locator(".card-note").all_text_contents()[:3]
     found["folded"] = page.locator('.fold[aria-expanded="false"]').all_text_contents()
     found["axes"] = page.locator(".axis-name").all_text_contents()
-    found["pixels"] = page.evaluate(pixels, ["history", "parallel"])
+    found["pixels"] = page.evaluate(pixels, ['[data-card="history"] canvas', ".parallel-chosen"])
     return found
 
 
@@ -326,7 +323,7 @@ def test_the_page_follows_while_the_search_goes_on(page: Any, address: str, sear
     """Last in this file: it leads the search to its end."""
     open_search(page, address, search)
     plot_has(page, "history", points=FIRST_GATE + 4)
-    tops = "[...document.querySelectorAll('[data-card]')].map(card => [card.dataset.card, card.getBoundingClientRect().top + scrollY])"
+    tops = "[...document.querySelectorAll('[data-card]')].map(one => one.getBoundingClientRect().top + scrollY)"
     card(page, "importance").locator(".bars").wait_for()
     card(page, "log").locator("li").first.wait_for()
     card(page, "history")
