@@ -269,6 +269,7 @@ export function Lines(parent, options) {
       if (key === focus || !plot || hovering) return;
       focus = key;
       drawFocus(plot);
+      point(plot);
     },
     destroy() {
       watcher.disconnect();
