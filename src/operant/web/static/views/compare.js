@@ -93,6 +93,7 @@ export async function show(main, { path, signal }) {
 
   let loaded = "";
   let absent = "";
+  let shownRows = "";
   async function load() {
     const ids = wanted();
     loaded = JSON.stringify(ids);
@@ -100,8 +101,12 @@ export async function show(main, { path, signal }) {
     rows = found.rows;
     labels = labelsOf(rows);
     const missing = found.missing.join(", ");
+    const now = JSON.stringify(rows.map((row) => [row.id, row.status, Object.keys(row.last).length]));
     if (missing && missing !== absent) notice(`${found.missing.length} of these runs ${found.missing.length === 1 ? "is" : "are"} not here: ${missing.slice(0, 200)}`, "bad");
     absent = missing;
+    // A look that finds nothing new leaves the page alone: whoever is about to click must not miss.
+    if (now === shownRows) return;
+    shownRows = now;
     draw();
     toolbar.draw();
     follower.soon();
