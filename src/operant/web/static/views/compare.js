@@ -150,9 +150,14 @@ export async function show(main, { path, signal }) {
       follower.soon();
     },
   });
-  // Tags that a run records for the first time are in no stream yet.
+  // No stream tells of a tag that a run records for the first time, or of a search's new jobs.
   const timer = window.setInterval(() => {
-    if (!document.hidden && rows.some((row) => row.status === "RUNNING")) attempt(load);
+    const grows = compare !== null && compare.searches.length > 0;
+    if (document.hidden || !(grows || rows.some((row) => row.status === "RUNNING"))) return;
+    attempt(async () => {
+      if (grows) compare.runs = (await get(`/api/compares/${encodeURIComponent(stored)}`, {}, signal)).runs;
+      await load();
+    });
   }, LOOK_AGAIN);
   signal.addEventListener("abort", () => clearInterval(timer));
 

@@ -31,6 +31,8 @@ const TABS = [
   { key: "code", title: "Code and machine", count: () => null, always: true },
 ];
 
+/** @type {Record<string, (panel: HTMLElement, context: {run: any, signal: AbortSignal}) => void>} */
+const STILL = { settings: showSettings, text: showText, files: showFiles, timers: showTimers, distributions: showDistributions, code: showCode };
 const LOOK_AGAIN = 3000;
 
 /** @param {HTMLElement} main @param {{path: string, signal: AbortSignal}} context */
@@ -99,13 +101,21 @@ export async function show(main, { signal }) {
     if (now === "charts") drawCharts(run.scalar_tags, "This run has recorded no numbers yet.", leaving.signal, (one) => one.scalar_tags);
     else if (now === "system") drawCharts(run.system_tags, "No machine was measured: a run samples every 15 seconds, and this one was shorter or had it switched off.", leaving.signal, (one) => one.system_tags);
     else if (now === "media") update = MediaPanel(panel, context);
-    else if (now === "text") showText(panel, context);
-    else if (now === "files") showFiles(panel, context);
     else if (now === "console") update = Console(panel, context);
-    else if (now === "timers") showTimers(panel, context);
-    else if (now === "distributions") showDistributions(panel, context);
-    else if (now === "code") showCode(panel, context);
-    else showSettings(panel, context);
+    else {
+      STILL[now](panel, context);
+      const mark = markOf(now);
+      update = () => {
+        if (markOf(now) === mark) return;
+        shown = "";
+        drawPanel();
+      };
+    }
+  }
+
+  /** Differs when a panel that does not follow by itself has something new to show. @param {string} key */
+  function markOf(key) {
+    return JSON.stringify([TABS.find((tab) => tab.key === key)?.count(run), key === "timers" && run.timers, key === "settings" && run.params]);
   }
 
   /** @param {string[]} tags @param {string} absent @param {AbortSignal} until @param {(run: any) => string[]} tagsOf */
