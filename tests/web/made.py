@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from tests.web.asking import Client, MadeSearch, record_run
 
 __all__ = ["client", "made_once", "root"]

@@ -49,7 +49,8 @@ def test_pictures_of_a_search(client: Client) -> None:
     contour = client.get("/api/searches/made/contour?x=lr&y=act").json
     assert contour["y"]["labels"] == ["relu", "tanh"] and contour["x"]["log"]
     assert len(contour["z"]) == 2 and {len(row) for row in contour["z"]} == {len(contour["x"]["values"])}
-    assert len(contour["points"]["id"]) == 13
+    assert len(contour["points"]["id"]) == 13 and contour["y"]["values"] == [0, 1]
+    assert contour["points"]["y"][:2] == [1, 0]
     assert client.get("/api/searches/made/contour?x=lr&y=axt").json["error"].endswith("did you mean 'act'?")
     lines = client.get("/api/searches/made/log?lines=2").json["lines"]
     assert [one["text"] for one in lines] == ["job 13 error - exit code 3", "the search ended: FINISHED (all done)"]
@@ -95,7 +96,21 @@ def test_list_of_runs_filters_sorts_and_pages(client: Client) -> None:
 )
 def test_a_bad_filter_is_a_sentence(client: Client, text: str, said: str) -> None:
     answer = client.ask("GET", "/api/runs", query=f"filter={_quoted(text)}")
-    assert answer.status == 400 and said in answer.json["error"]
+    assert answer.status == 400 and said in answer.json["error"] and isinstance(answer.json["position"], int)
+
+
+def test_rows_of_certain_runs(client: Client) -> None:
+    found = client.post("/api/runs/rows", {"ids": ["made/3", "plain", "made/1", "nobody", "made/"]}).json
+    assert [row["id"] for row in found["rows"]] == ["made/3", "plain-1", "made/1"]
+    assert found["missing"] == ["nobody", "made/"]  # the second fits fourteen
+
+
+def test_runs_sorted_by_setting_and_scalar(client: Client) -> None:
+    def ids(sort: str) -> list[str]:
+        return [row["id"] for row in client.get(f"/api/runs?sort={sort}").json["rows"]]
+
+    assert ids("-param.units")[0] == "made/13" and ids("param.units")[-1] == "plain-1"
+    assert ids("last.acc")[0] == "made/0" and ids("-last.x/y")[0] == "plain-1" and ids("duration")
 
 
 def test_one_run(client: Client, root: Path) -> None:

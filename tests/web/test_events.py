@@ -69,6 +69,15 @@ def test_points_arrive_once_at_every_stream(hub: Hub, root: Path) -> None:
     assert one.of("run")[0]["status"] == "FINISHED"
 
 
+def test_without_tags_every_tag_is_sent(hub: Hub, root: Path) -> None:
+    recorder = record_run(root / "runs" / "live", "live", {"acc": [0.0]}, end="")
+    stream = Listener(hub, runs="live")
+    stream.events()
+    add(recorder, "acc", 1, [1.0])
+    add(recorder, "new", 0, [2.0])
+    assert {one["tag"] for one in stream.of("points")} == {"acc", "new"}
+
+
 def test_a_stream_that_comes_back_goes_on_where_it_was(hub: Hub, root: Path) -> None:
     recorder = record_run(root / "runs" / "live", "live", {"acc": [0.0]}, end="")
     first = Listener(hub, runs="live", tags="acc")

@@ -25,6 +25,7 @@ __all__ = [
     "job_row",
     "lanes",
     "slices",
+    "spark_of",
     "trials_of",
 ]
 
@@ -79,6 +80,15 @@ def best_so_far(rewards: Iterable[float | None], maximize: bool = True) -> list[
             best = reward if better else best
         found.append(best)
     return found
+
+
+def spark_of(search: LiveSearch, most: int = 24) -> list[float]:
+    """How the best reward came about, in a few values: for a small picture beside the search's name."""
+    rewards = [search.ledger.proposals[number].reward for number in search.ledger.observed]
+    curve = [one for one in best_so_far(rewards, search.ledger.maximize) if one is not None]
+    if len(curve) <= most:
+        return curve
+    return [curve[place * (len(curve) - 1) // (most - 1)] for place in range(most)]
 
 
 def lanes(started: Sequence[float | None], ended: Sequence[float | None]) -> list[int | None]:
@@ -274,8 +284,8 @@ def contour(search: LiveSearch, x: str, y: str) -> dict[str, Any]:
         "y": _grid_axis(up, ticks_y),
         "z": grid,
         "points": {
-            "x": [row[3] for row in rows],
-            "y": [row[4] for row in rows],
+            "x": [row[3] if across.is_numeric else row[0] for row in rows],
+            "y": [row[4] if up.is_numeric else row[1] for row in rows],
             "reward": [row[2].reward for row in rows],
             "id": [row[2].id for row in rows],
         },
@@ -290,5 +300,12 @@ def _closeness(cells: Any, points: Any, axis: Axis, width: float) -> Any:
 
 
 def _grid_axis(axis: Axis, ticks: list[Any]) -> dict[str, Any]:
-    labels = None if axis.is_numeric else [label(one) for one in ticks]
-    return {"name": axis.name, "log": axis.log, "values": ticks, "labels": labels}
+    """A categorical axis has a place for each label: 0, 1, 2, …"""
+    if axis.is_numeric:
+        return {"name": axis.name, "log": axis.log, "values": ticks, "labels": None}
+    return {
+        "name": axis.name,
+        "log": False,
+        "values": list(range(len(ticks))),
+        "labels": [label(one) for one in ticks],
+    }

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from operant.errors import UsageError
+from operant.schedulers.axes import axes_of
 from operant.tracking.reading.points import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
 from operant.web.charts import AXES
@@ -63,6 +64,7 @@ class Stream:
         self._told: dict[str, tuple[str, int]] = {}
         """Status and attempt of each run, as they were last sent."""
         self._list_version = -1
+        self._axes: list[dict[str, Any]] = []
 
     def open(self) -> None:
         """Open what is wanted; in a thread."""
@@ -81,6 +83,8 @@ class Stream:
         opened.readers += 1
         with opened.lock:
             opened.refresh(self.tags)
+            if not self.tags:
+                opened.run.want_all()
 
     def close(self) -> None:
         for opened in self.opened.values():
@@ -107,6 +111,9 @@ class Stream:
                 return []
             self.cursor.search = search.version
             content = {"summary": search.summary(), "jobs": changed_jobs(search, before)}
+            axes = [axis.as_dict() for axis in axes_of(search.ledger)]
+            if axes != self._axes:  # of a search whose space is only seen by what it tries, they grow
+                self._axes = content["axes"] = axes
         return [self._event("search", content)]
 
     def _run_events(self) -> list[bytes]:
@@ -124,7 +131,13 @@ class Stream:
                 fresh = [one for one in opened.since(after) if one.cursor <= until]
                 lost = opened.born > after or opened.forgot > after
                 origin = opened.run.summary.started or 0.0
-                facts = {"id": run_id, "status": status, "ended": opened.run.summary.ended, "attempt": attempt}
+                facts = {
+                    "id": run_id,
+                    "name": opened.run.name,
+                    "status": status,
+                    "ended": opened.run.summary.ended,
+                    "attempt": attempt,
+                }
             told = self._told.get(run_id)
             if told != (status, attempt):
                 self._told[run_id] = (status, attempt)
@@ -133,7 +146,7 @@ class Stream:
                 changed.append(("reset", {"run": run_id}))
             by_tag: dict[str, list[Points]] = {}
             for one in fresh:
-                if one.tag in self.tags:
+                if not self.tags or one.tag in self.tags:
                     by_tag.setdefault(one.tag, []).append(one.points)
             for tag, pieces in by_tag.items():
                 x, values = thin(concatenate(pieces), self.axis, origin)

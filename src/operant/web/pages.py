@@ -29,7 +29,7 @@ _TYPES = {
 def is_page(path: str) -> bool:
     """Whether a link from elsewhere may lead here."""
     parts = path.strip("/").split("/")
-    return parts in (["", *()], ["searches"], ["runs"], ["run"], ["compare"]) or (
+    return parts in ([""], ["searches"], ["runs"], ["run"], ["compare"]) or (
         len(parts) == 2 and parts[0] in ("searches", "compare")
     )
 
@@ -37,7 +37,7 @@ def is_page(path: str) -> bool:
 def page_routes() -> list[Route]:
     files = _read(resources.files("operant.web") / "static")
     index = files.get("index.html")
-    routes = [Route(f"/{name}", _serve(name, data), methods=["GET"]) for name, data in files.items()]
+    routes = [Route(f"/static/{name}", _serve(name, data), methods=["GET"]) for name, data in files.items()]
     if index is not None:
         routes += [Route(path, _serve("index.html", index), methods=["GET"]) for path in PAGES]
     return routes

@@ -37,6 +37,7 @@ API: tuple[tuple[str, str, Function], ...] = (
     ("POST", "/api/searches/{name}/tags", searches_api.edit_tags),
     ("POST", "/api/searches/{name}/jobs/{job}/stop", searches_api.stop_job),
     ("GET", "/api/runs", runs_api.every),
+    ("POST", "/api/runs/rows", runs_api.rows_of),
     ("GET", "/api/run", runs_api.describe),
     ("GET", "/api/run/blob", blobs.blob),
     ("GET", "/api/run/console", runs_api.console),

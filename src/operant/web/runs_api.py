@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import ConfigError, UsageError
-from operant.schedulers.criteria.expression import Expression
+from operant.schedulers.criteria.expression import Expression, ExpressionError
 from operant.schedulers.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.journal import post_message
 from operant.tracking.reading.index import RunRow
 from operant.tracking.recording.blobs import BLOB_NAME
-from operant.web.answers import Ask, NotFound
+from operant.web.answers import Ask, BadFilter, NotFound
 from operant.web.desk import LOOK_SECONDS, Desk
 from operant.web.shelf import run_folder
 
-__all__ = ["add_note", "console", "describe", "edit_tags", "every", "overview", "params_of", "tag_edit"]
+__all__ = ["add_note", "console", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
 
 LONGEST_NOTE = 64 << 10
 LONGEST_TAG = 200
 LONGEST_FILTER = 4000
 MOST_ROWS = 20_000
+MOST_ASKED = 5000
 CONSOLE_BYTES = 64 << 10
 STREAMS = ("stdout", "stderr")
 STEPS_PER_SECOND = "time/steps_per_second"
@@ -102,15 +103,16 @@ def filtered(pairs: list[Pair], text: str, names: set[str]) -> list[Pair]:
     if not text.strip():
         return pairs
     if len(text) > LONGEST_FILTER:
-        raise UsageError(f"a filter has at most {LONGEST_FILTER} characters, not {len(text)}")
+        raise BadFilter(f"a filter has at most {LONGEST_FILTER} characters, not {len(text)}")
     try:
         condition = Expression(text, {*names, *_FIELDS})
     except ConfigError as error:
-        raise UsageError(f"the filter cannot be read: {error.message}") from None
+        position = error.position if isinstance(error, ExpressionError) else 0
+        raise BadFilter(f"the filter cannot be read: {error.message}", position) from None
     try:
         return [pair for pair in pairs if _holds(condition, pair)]
     except RecursionError:
-        raise UsageError("the filter has too many parts") from None
+        raise BadFilter("the filter has too many parts") from None
 
 
 def _holds(condition: Expression, pair: Pair) -> bool:
@@ -139,13 +141,21 @@ def _mentions(row: RunRow, words: list[str]) -> bool:
 
 
 def sort_rows(pairs: list[Pair], by: str) -> list[Pair]:
-    """By a field, a setting or a scalar; ``-`` in front turns it round. What lacks it comes last either way."""
+    """By a field, a setting (``param.lr``) or a scalar (``last.loss``); ``-`` in front turns it round.
+
+    What lacks the value comes last either way; a bare name is looked for among fields, scalars and settings.
+    """
     if not by:
         return pairs
     name, reverse = by.removeprefix("-"), by.startswith("-")
+    kind, _, inner = name.partition(".")
 
     def value(pair: Pair) -> Any:
         row, params = pair
+        if kind == "param" and inner:
+            return params.get(inner)
+        if kind == "last" and inner:
+            return row.last.get(inner)
         if name in ("id", "name", "status", "started", "ended", "note"):
             return getattr(row, name)
         if name == "duration":
@@ -174,6 +184,30 @@ def row_as_dict(row: RunRow, params: Mapping[str, Any]) -> dict[str, Any]:
         "params": params,
         "last": row.last,
     }
+
+
+def rows_of(desk: Desk, ask: Ask) -> Any:
+    """The rows of certain runs: by id, by name, or by the start of an id that only one has; in the order asked for."""
+    asked = ask.texts("ids", MOST_ASKED)
+    desk.table.refresh(LOOK_SECONDS)
+    rows = {row.id: row for row in desk.table.rows()}
+    unread = {run_id for run_id, row in rows.items() if row.status == "UNREAD"}
+    if unread & set(asked):
+        desk.table.refresh()
+        rows = {row.id: row for row in desk.table.rows()}
+    named: dict[str, list[str]] = {}
+    for row in rows.values():
+        named.setdefault(row.name, []).append(row.id)
+    found: dict[str, None] = {}
+    missing = []
+    for one in asked:
+        ids = [one] if one in rows else named.get(one) or [run_id for run_id in rows if run_id.startswith(one)]
+        if one not in rows and one not in named and len(ids) != 1:
+            missing.append(one)
+            continue
+        found.update(dict.fromkeys(ids))
+    shown = [row_as_dict(rows[run_id], params_of(desk, run_id, rows[run_id].params)) for run_id in found]
+    return {"rows": shown, "missing": missing}
 
 
 def params_of(desk: Desk, run_id: str, recorded: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ def summaries(desk: Desk) -> list[dict[str, Any]]:
         except NotFound:
             continue  # removed in between
         with lock:
-            found.append(search.summary())
+            found.append({**search.summary(), "spark": analysis.spark_of(search)})
     return sorted(found, key=lambda one: one["started"] or 0.0, reverse=True)
 
 

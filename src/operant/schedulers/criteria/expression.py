@@ -9,7 +9,7 @@ from typing import Any
 
 from operant.errors import ConfigError, unknown
 
-__all__ = ["Expression"]
+__all__ = ["Expression", "ExpressionError"]
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _STRING = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
@@ -40,6 +40,18 @@ Node = Callable[[Config], Any]
 
 class _Absent(Exception):
     """An argument that this configuration does not have."""
+
+
+class ExpressionError(ConfigError):
+    """A condition that cannot be read; ``position`` is the place of the mistake in it, counted from 0."""
+
+    position = 0
+
+    @classmethod
+    def at(cls, position: int, what: str) -> ExpressionError:
+        error = cls(f"{what}, at character {position + 1}")
+        error.position = position
+        return error
 
 
 class Expression:
@@ -85,10 +97,10 @@ class Expression:
         if text[at] == "`":
             end = text.find("`", at + 1)
             if end < 0:
-                raise ConfigError(f"a backtick is not closed in {text!r}{_place(at)}")
+                raise ExpressionError.at(at, f"a backtick is not closed in {text!r}")
             name = text[at + 1 : end]
             if name not in self._names:
-                raise ConfigError(unknown("argument", name, self._names) + _place(at))
+                raise ExpressionError.at(at, unknown("argument", name, self._names))
             return "name", name, end + 1
         for name in self._names:
             if text.startswith(name, at) and not _goes_on(text, at + len(name), name):
@@ -107,8 +119,8 @@ class Expression:
                 return "value", _CONSTANTS[word], found.end()
             if word in _KEYWORDS:
                 return "symbol", word, found.end()
-            raise ConfigError(f"{unknown('argument', found[0], self._names)} (in the condition {text!r}{_place(at)})")
-        raise ConfigError(f"{text[at]!r} means nothing in a condition: {text!r}{_place(at)}")
+            raise ExpressionError.at(at, f"{unknown('argument', found[0], self._names)} (in the condition {text!r})")
+        raise ExpressionError.at(at, f"{text[at]!r} means nothing in a condition: {text!r}")
 
     # -- grammar, loosest binding first ---------------------------------------------------------------------------
 
@@ -228,11 +240,7 @@ class Expression:
 
     def _wrong(self, what: str) -> ConfigError:
         place = self._places[self._at] if self._at < len(self._places) else len(self.text)
-        return ConfigError(f"the condition {self.text!r} cannot be read: {what}{_place(place)}")
-
-
-def _place(at: int) -> str:
-    return f", at character {at + 1}"
+        return ExpressionError.at(place, f"the condition {self.text!r} cannot be read: {what}")
 
 
 def _truth(node: Node, config: Config) -> bool:

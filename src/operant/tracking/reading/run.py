@@ -284,6 +284,13 @@ class Run:
             for descriptor in files.values():
                 os.close(descriptor)
 
+    def want_all(self) -> None:
+        """Read the points of every tag, those to come included."""
+        if self._only is not None:
+            self.want(self.scalar_tags)
+            self._only = None
+            self._passed.clear()
+
     def _take_points(self, segment: Segment, block: Block) -> Iterator[tuple[str, Points]]:
         wanted: set[int] | None = None
         if self._only is not None:
