@@ -12,6 +12,8 @@ import { Lines } from "./lines.js";
 /** @typedef {ReturnType<typeof Board>} BoardApi */
 
 const HEIGHT = 210;
+// The first answer is small, so that something is there soon.
+const TAGS_AT_FIRST = 2;
 const TAGS_PER_REQUEST = 8;
 const FETCHES = 2;
 const KEPT = 40;
@@ -41,6 +43,7 @@ export function Board(parent, options) {
   let view = { x: "step", smoothing: 0, log: false, group: null, find: "", zoom: null, folded: new Set() };
   let layout = "";
   let busy = 0;
+  let asking = 0;
   let scheduled = 0;
   const note = h("p", { class: "faint small board-note", "aria-live": "polite" });
   const sections = h("div", { class: "stack" });
@@ -142,16 +145,21 @@ export function Board(parent, options) {
       return;
     }
     if (!missing.length || busy >= FETCHES || options.signal.aborted) return;
-    const batch = missing.slice(0, TAGS_PER_REQUEST);
+    const batch = missing.slice(0, asking++ ? TAGS_PER_REQUEST : TAGS_AT_FIRST);
     for (const slot of batch) slot.asked = key;
     busy += 1;
+    schedule();
     try {
       const found = await charts({
         runs: ids, tags: batch.map((slot) => slot.tag), buckets: bucketsFor(ids.length),
         start: view.zoom?.[0] ?? null, end: view.zoom?.[1] ?? null, x: view.x, group: view.group,
       }, options.signal);
       if (options.signal.aborted) return;
-      for (const slot of batch) if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
+      for (const slot of batch) {
+        if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
+        // One chart at a time: the browser can paint it, and hear its user, before the next.
+        await new Promise((resolve) => setTimeout(resolve));
+      }
     } catch (error) {
       if (options.signal.aborted) return;
       for (const slot of batch) if (slot.asked === key) slot.fetched = key;
