@@ -8,31 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from tests.web.browser import ARGUMENTS, run_ui
-from tests.web.searching import FIRST_GATE, SECOND_GATE, RunningSearch, start_search, wait_for
+from tests.web.searching import FIRST_GATE, start_search, wait_for
 
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
 BRUSHES = "focus=1&brush=lr:0.0005~0.02;activation:%22relu|%22gelu"
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as home:
-        with start_search(Path(home), "digits-coarse") as coarse:
-            lead_to(coarse, FIRST_GATE)
-            lead_to(coarse, SECOND_GATE)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "mnist"
+        with start_search(home, "digits-coarse") as coarse:
+            coarse.open_gate("first")
             coarse.open_gate("second")
             coarse.wait_until_it_ends()
-        with start_search(Path(home), "digits", every=1) as running:
-            lead_to(running, FIRST_GATE)
-            lead_to(running, SECOND_GATE, is_last=True)
+        with start_search(home, "digits", every=1) as running:
+            wait_for((running.folder / "journal.log").exists, "the search to begin")
+            running.wait_until_it_stands(FIRST_GATE)
             with run_ui(running.root) as address:
                 photograph(address)
-
-
-def lead_to(search: RunningSearch, gate: int, *, is_last: bool = False) -> None:
-    wait_for((search.folder / "journal.log").exists, "the search to begin")
-    search.wait_until_it_stands(gate)
-    if not is_last and gate == FIRST_GATE:
-        search.open_gate("first")
 
 
 def photograph(address: str) -> None:
@@ -76,7 +69,9 @@ def keep(page: Any, name: str, **options: Any) -> None:
     path = IMAGES / f"{name}.png"
     page.screenshot(path=path, **options)
     with Image.open(path) as picture:
-        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+        picture.convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
+            path, optimize=True
+        )
 
 
 if __name__ == "__main__":
