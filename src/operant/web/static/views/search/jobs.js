@@ -80,7 +80,7 @@ export function jobsCard(page) {
       { key: "attempt", title: "Attempt", group: "Course", hidden: true, num: true, width: 84, value: of("attempt"), render: (row) => number(jobs.attempt[row]) },
       { key: "reason", title: "Reason", group: "Course", hidden: true, value: of("reason"), render: (row) => jobs.reason[row] ?? "–" },
       { key: "error", title: "Error", group: "Course", hidden: true, width: 260, value: of("error"), render: (row) => jobs.error[row] ?? "–" },
-      { key: "action", title: "", fixed: true, width: 70, sortable: false, value: () => "", render: stopButton },
+      ...(model.isLive ? [{ key: "action", title: "", fixed: true, width: 70, sortable: false, value: () => "", render: stopButton }] : []),
     ];
   }
 
@@ -115,7 +115,7 @@ export function jobsCard(page) {
       return;
     }
     isWaiting = false;
-    const names = JSON.stringify([Object.keys(model.settings), scalars.tags]);
+    const names = JSON.stringify([Object.keys(model.settings), scalars.tags, model.isLive]);
     if (names !== columnNames) {
       columnNames = names;
       table.setColumns(columns());
