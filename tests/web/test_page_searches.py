@@ -205,6 +205,23 @@ def test_brushes_and_filters_choose_jobs_and_a_reload_shows_the_same(
     until(page, "document.querySelector('.problem').textContent.startsWith('There is no setting or column')")
 
 
+def test_an_axis_is_pulled_to_another_place(page: Any, address: str, search: RunningSearch) -> None:
+    open_search(page, address, search)
+    card(page, "parallel")
+    names = page.locator(".axis-name")
+    first, last = names.first.bounding_box(), names.nth(3).bounding_box()
+    page.mouse.move(first["x"] + 10, first["y"] + 10)
+    page.mouse.down()
+    for part in (0.3, 0.6, 1.1):
+        page.mouse.move(first["x"] + 10 + (last["x"] - first["x"]) * part, first["y"] + 10)
+        page.wait_for_timeout(30)
+    page.mouse.up()
+    page.wait_for_url(re.compile("axes=layers,dropout,activation,lr,optimizer,momentum,%40reward"))
+    until(page, "[...document.querySelectorAll('.axis-name')].map(one => one.textContent)[3] === 'lr (log)'")
+    placed = [names.nth(index).evaluate("head => head.getBoundingClientRect().left") for index in range(7)]
+    assert placed == sorted(placed)
+
+
 def settled(page: Any) -> None:
     """Wait until the small curves are there and the picture has been the same for a while."""
     until(
@@ -233,6 +250,9 @@ def test_everything_is_reached_by_keyboard(page: Any, address: str, search: Runn
     until(page, "document.activeElement.textContent === 'layers (log)'")
 
     page.locator('[data-stop="121"]').focus()
+    page.evaluate("window.before = document.activeElement")
+    until(page, "!window.before.isConnected")  # the live page draws its rows anew, and the focus stays
+    assert page.evaluate("document.activeElement.dataset.stop") == "121"
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Stop job 121?")
     assert dialog.is_visible() and page.evaluate("document.activeElement.textContent") == "Cancel"
