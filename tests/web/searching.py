@@ -134,9 +134,9 @@ def wait_for(condition: Callable[[], bool], what: str, process: subprocess.Popen
 @contextmanager
 def start_search(home: Path, name: str = "digits", every: int = 4) -> Iterator[RunningSearch]:
     """Start the search below ``home``; each ``every``-th job reports on its way, the others only give their result."""
-    project, gates, root = home / "project", home / "gates", home / ".operant"
+    project, gates, root = home / name / "project", home / name / "gates", home / ".operant"
     for folder in (project, gates, root):
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
     (project / "train.py").write_text(PROGRAM.format(first=FIRST_GATE, second=SECOND_GATE))
     config: dict[str, Any] = yaml.safe_load(yaml.safe_dump(SEARCH))
     source = Path(operant.__file__).parent.parent
@@ -145,15 +145,11 @@ def start_search(home: Path, name: str = "digits", every: int = 4) -> Iterator[R
     )
     (project / "search.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OPERANT_")}
-    environment |= {"OPERANT_DIR": str(root), "OPERANT_CACHE_DIR": str(home / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from operant.cli.search_scripts import run_main; sys.exit(run_main())",
-    ]
-    with (home / "search.log").open("wb") as log:
+    environment |= {"OPERANT_DIR": str(root), "OPERANT_CACHE_DIR": str(home / name / "cache"), "OMP_NUM_THREADS": "1"}
+    start = "import sys; from operant.cli.search_scripts import run_main; sys.exit(run_main())"
+    with (home / name / "search.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--task", name, "search.yaml"],
+            [sys.executable, "-c", start, "--task", name, "search.yaml"],
             cwd=project,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -12,12 +12,14 @@ import { Lines } from "./lines.js";
 /** @typedef {ReturnType<typeof Board>} BoardApi */
 
 const HEIGHT = 210;
+// The first answer is small, so that something is there soon.
+const TAGS_AT_FIRST = 2;
 const TAGS_PER_REQUEST = 8;
 const FETCHES = 2;
 const KEPT = 40;
 const MARGIN = "300px";
 
-/** `train/loss` belongs to `train`; what has no prefix comes first. @param {string} tag */
+/** `train/loss` belongs to `train`. @param {string} tag */
 export function prefixOf(tag) {
   const at = tag.indexOf("/");
   return at > 0 ? tag.slice(0, at) : "";
@@ -41,6 +43,7 @@ export function Board(parent, options) {
   let view = { x: "step", smoothing: 0, log: false, group: null, find: "", zoom: null, folded: new Set() };
   let layout = "";
   let busy = 0;
+  let asking = 0;
   let scheduled = 0;
   const note = h("p", { class: "faint small board-note", "aria-live": "polite" });
   const sections = h("div", { class: "stack" });
@@ -97,7 +100,8 @@ export function Board(parent, options) {
     }
     /** @type {Map<string, string[]>} */
     const groups = new Map();
-    for (const tag of tagOrder(wanted)) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
+    // What has no prefix comes first.
+    for (const tag of tagOrder(wanted).sort((a, b) => Number(prefixOf(a) !== "") - Number(prefixOf(b) !== ""))) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
     replace(sections, [...groups].map(([prefix, members]) => {
       const details = h("details", { class: "section", open: !view.folded.has(prefix), dataset: { prefix } },
         h("summary", null, h("span", { class: "section-name" }, prefix || "general"), h("span", { class: "faint small" }, String(members.length))),
@@ -142,16 +146,21 @@ export function Board(parent, options) {
       return;
     }
     if (!missing.length || busy >= FETCHES || options.signal.aborted) return;
-    const batch = missing.slice(0, TAGS_PER_REQUEST);
+    const batch = missing.slice(0, asking++ ? TAGS_PER_REQUEST : TAGS_AT_FIRST);
     for (const slot of batch) slot.asked = key;
     busy += 1;
+    schedule();
     try {
       const found = await charts({
         runs: ids, tags: batch.map((slot) => slot.tag), buckets: bucketsFor(ids.length),
         start: view.zoom?.[0] ?? null, end: view.zoom?.[1] ?? null, x: view.x, group: view.group,
       }, options.signal);
       if (options.signal.aborted) return;
-      for (const slot of batch) if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
+      for (const slot of batch) {
+        if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
+        // One chart at a time: the browser can paint it, and hear its user, before the next.
+        await new Promise((resolve) => setTimeout(resolve));
+      }
     } catch (error) {
       if (options.signal.aborted) return;
       for (const slot of batch) if (slot.asked === key) slot.fetched = key;

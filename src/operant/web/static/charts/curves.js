@@ -44,7 +44,7 @@ export class Curves {
   draw(context, /** @type {number} */ width, /** @type {number} */ height) {
     const ink = inks(this.surface.box);
     const box = { left: 52, top: 16, right: width - 10, bottom: height - 38 };
-    const across = scale(joint(this.curves.map((one) => rangeOf(one.steps, { pad: 0 })), false), box.left, box.right);
+    const across = scale(joint(this.curves.map((one) => rangeOf(one.steps, { pad: 0 })), false, true), box.left, box.right);
     const up = scale(joint(this.curves.map((one) => rangeOf(one.values, { log: this.log })), this.log), box.bottom, box.top);
     this.scales = { across, up };
     drawAxes(context, box, across, up, ink, { xLabel: this.xLabel, yLabel: this.yLabel });
@@ -132,12 +132,12 @@ export class Curves {
 }
 
 /** One range over those of all lines. @returns {import("./scales.js").Domain} */
-function joint(/** @type {import("./scales.js").Domain[]} */ domains, /** @type {boolean} */ log) {
+function joint(/** @type {import("./scales.js").Domain[]} */ domains, /** @type {boolean} */ log, whole = false) {
   let [low, high] = [Infinity, -Infinity];
   for (const domain of domains) {
     if (domain.kind === "names") continue;
     low = Math.min(low, domain.low);
     high = Math.max(high, domain.high);
   }
-  return low <= high ? { kind: log ? "log" : "linear", low, high } : { kind: log ? "log" : "linear", low: log ? 0.1 : 0, high: 1 };
+  return low <= high ? { kind: log ? "log" : "linear", low, high, whole } : { kind: log ? "log" : "linear", low: log ? 0.1 : 0, high: 1 };
 }

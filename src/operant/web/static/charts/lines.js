@@ -6,7 +6,7 @@ import uPlot from "../vendor/uPlot.esm.js";
 import { onTheme, token } from "../lib/colors.js";
 import { h, on, perFrame, replace } from "../lib/dom.js";
 import { clock, duration, number } from "../lib/format.js";
-import { logTicks, nearestIndex, paintLines, smooth, xExtent, yExtent } from "./paint.js";
+import { logTicks, nearestIndex, paintFocus, paintLines, smooth, xExtent, yExtent } from "./paint.js";
 
 /** @typedef {import("./paint.js").Line} Line */
 /**
@@ -39,8 +39,10 @@ function formatX(kind, x) {
 export function Lines(parent, options) {
   const settings = { series: /** @type {Line[]} */ ([]), xKind: /** @type {"step" | "wall" | "relative"} */ ("step"), log: false, smoothing: 0, zoom: /** @type {[number, number] | null} */ (null), height: 200, ...options };
   const tip = h("div", { class: "chart-tip", hidden: true });
-  const holder = h("div", { class: "chart", tabindex: "0", role: "img", style: { height: `${settings.height}px` } }, tip);
+  const overlay = h("canvas", { class: "chart-overlay", "aria-hidden": "true" });
+  const holder = h("div", { class: "chart", tabindex: "0", role: "img", style: { height: `${settings.height}px` } }, overlay, tip);
   parent.append(holder);
+  const life = new AbortController();
   /** @type {any} */
   let plot = null;
   /** @type {[number, number]} */
@@ -52,6 +54,7 @@ export function Lines(parent, options) {
   /** @type {Map<string, ArrayLike<number>>} */
   let smoothed = new Map();
   let hovering = false;
+  let width = Math.max(holder.clientWidth, 40);
 
   function measure() {
     const extent = xExtent(settings.series) ?? [0, 1];
@@ -66,7 +69,7 @@ export function Lines(parent, options) {
     const font = "11px system-ui, sans-serif";
     const axis = { stroke: color.text, font, grid: { stroke: color.grid, width: 1 }, ticks: { stroke: color.line, width: 1, size: 4 } };
     plot = new uPlot({
-      width: Math.max(holder.clientWidth, 40), height: settings.height, padding: [8, 12, 0, 0],
+      width, height: settings.height, padding: [8, 12, 0, 0],
       legend: { show: false },
       scales: {
         x: { time: settings.xKind === "wall", range: () => xRange },
@@ -101,13 +104,28 @@ export function Lines(parent, options) {
     });
   }
 
+  /** @param {any} u @returns {import("./paint.js").View} */
+  function viewOf(u) {
+    const { left, top, width, height } = u.bbox;
+    return { left, top, width, height, x: xRange, y: yRange, log: settings.log, scale: devicePixelRatio, smoothed };
+  }
+
   /** @param {any} u */
   function draw(u) {
-    const { left, top, width, height } = u.bbox;
-    paintLines(u.ctx, settings.series, {
-      left, top, width, height, x: xRange, y: yRange, log: settings.log,
-      scale: devicePixelRatio, focus, smoothed,
-    });
+    paintLines(u.ctx, settings.series, viewOf(u));
+    drawFocus(u);
+  }
+
+  /** The line that is pointed at has a canvas of its own: moving the mouse repaints one line, not fifty. @param {any} u */
+  function drawFocus(u) {
+    const line = focus === null ? undefined : settings.series.find((one) => one.key === focus && !one.hidden);
+    overlay.hidden = line === undefined;
+    if (!line) return;
+    const { width, height } = u.ctx.canvas;
+    if (overlay.width !== width || overlay.height !== height) Object.assign(overlay, { width, height });
+    const context = overlay.getContext("2d");
+    context.clearRect(0, 0, width, height);
+    paintFocus(context, line, viewOf(u), token("--card"));
   }
 
   /** @param {any} u */
@@ -124,7 +142,7 @@ export function Lines(parent, options) {
   function setFocus(key) {
     if (key === focus) return;
     focus = key;
-    plot?.redraw(false, false);
+    if (plot) drawFocus(plot);
     settings.onFocus?.(key);
   }
 
@@ -138,7 +156,8 @@ export function Lines(parent, options) {
     const x = u.posToVal(left, "x");
     const found = [];
     for (const line of settings.series) {
-      if (line.hidden) continue;
+      // When another chart has the mouse, only the line it points at is told here.
+      if (line.hidden || (!hovering && line.key !== focus && settings.series.length > 1)) continue;
       const at = nearestIndex(line.x, x);
       if (at < 0) continue;
       const raw = line.mean[at];
@@ -146,26 +165,26 @@ export function Lines(parent, options) {
       const distance = hovering && Number.isFinite(value) ? Math.abs(u.valToPos(value, "y") - top) : Infinity;
       found.push({ line, raw, value, distance, at: line.x[at] });
     }
-    if (!found.length) {
+    if (!found.length && hovering) {
       tip.hidden = true;
       return;
     }
     found.sort((a, b) => a.distance - b.distance);
     if (hovering) setFocus(found.length > 1 && found[0].distance < 24 ? found[0].line.key : null);
-    // Another chart has the mouse: here only the line it points at is told.
-    const shown = hovering ? found.slice(0, TIP_LINES) : found.filter((one) => one.line.key === focus || found.length === 1);
+    const shown = found.slice(0, TIP_LINES);
     shown.sort((a, b) => b.value - a.value);
     replace(tip, h("div", { class: "tip-x" }, formatX(settings.xKind, hovering ? found[0].at : x)),
       shown.map((one) => h("div", { class: ["tip-line", one.line.key === focus && "is-focus"] },
         h("i", { style: { background: one.line.color } }), h("span", { class: "tip-label" }, one.line.label),
         h("b", null, number(one.value)), one.value !== one.raw && Number.isFinite(one.raw) ? h("span", { class: "faint" }, `raw ${number(one.raw)}`) : null)),
-      hovering && found.length > shown.length ? h("div", { class: "faint" }, `and ${found.length - shown.length} more`) : null);
+      found.length > shown.length ? h("div", { class: "faint" }, `and ${found.length - shown.length} more`) : null);
     tip.hidden = false;
     tip.classList.toggle("is-guest", !hovering);
-    const room = holder.clientWidth;
-    const offset = plot.over.offsetLeft;
-    const place = left + offset + 14;
-    tip.style.left = `${place + tip.offsetWidth > room ? Math.max(0, left + offset - tip.offsetWidth - 14) : place}px`;
+    // On the side with more room. Asking how wide it is would lay the page out anew, for every chart that follows.
+    const place = left + u.bbox.left / devicePixelRatio;
+    const onLeft = place > width / 2;
+    tip.style.left = onLeft ? "auto" : `${place + 14}px`;
+    tip.style.right = onLeft ? `${width - place + 14}px` : "auto";
   }
 
   /** @param {KeyboardEvent} event */
@@ -207,8 +226,13 @@ export function Lines(parent, options) {
   build();
   describe();
   on(holder, "keydown", keys);
-  onTheme(() => build(), settings.signal);
-  const watcher = new ResizeObserver(perFrame(() => plot && plot.setSize({ width: Math.max(holder.clientWidth, 40), height: settings.height })));
+  onTheme(() => build(), life.signal);
+  const watcher = new ResizeObserver(perFrame(() => {
+    const now = Math.max(holder.clientWidth, 40);
+    if (!plot || now === width) return;
+    width = now;
+    plot.setSize({ width, height: settings.height });
+  }));
   watcher.observe(holder);
 
   const api = {
@@ -245,15 +269,17 @@ export function Lines(parent, options) {
     highlight(key) {
       if (key === focus || !plot || hovering) return;
       focus = key;
-      plot.redraw(false, false);
+      drawFocus(plot);
+      point(plot);
     },
     destroy() {
+      life.abort();
       watcher.disconnect();
       plot?.destroy();
       plot = null;
       holder.remove();
     },
   };
-  settings.signal?.addEventListener("abort", () => api.destroy());
+  settings.signal?.addEventListener("abort", () => api.destroy(), { signal: life.signal });
   return api;
 }

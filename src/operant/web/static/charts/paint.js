@@ -123,47 +123,72 @@ function evenTicks(low, high) {
   return found;
 }
 
+/** @typedef {{left: number, top: number, width: number, height: number, x: [number, number], y: [number, number], log: boolean, scale: number, smoothed: Map<string, ArrayLike<number>>}} View */
+
 /**
- * @param {CanvasRenderingContext2D} context
- * @param {Line[]} lines
- * @param {{left: number, top: number, width: number, height: number, x: [number, number], y: [number, number], log: boolean, scale: number, focus: string | null, smoothed: Map<string, ArrayLike<number>>}} view
+ * All lines: bands first, then raw lines, then what is smoothed.
+ * @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {View} view
  */
 export function paintLines(context, lines, view) {
+  const brush = Brush(context, view);
+  const visible = lines.filter((line) => !line.hidden && line.x.length);
+  // Many bands on top of each other would be one grey cloud.
+  const bandAlpha = BAND * Math.min(1, 2 / Math.sqrt(visible.length || 1));
+  const thin = (visible.length > 8 ? 0.8 : 1) * view.scale;
+  brush.inside(() => {
+    for (const line of visible) {
+      const smoothed = view.smoothed.get(line.key);
+      if (line.least && line.greatest) brush.band(line, bandAlpha);
+      brush.stroke(line, line.mean, smoothed ? RAW_UNDER : 1, (smoothed ? 1 : 1.5) * thin);
+      if (smoothed) brush.stroke(line, smoothed, 1, 2 * thin);
+      brush.missing(line);
+    }
+  });
+}
+
+/**
+ * One line above all others, on a rim of the background's colour.
+ * @param {CanvasRenderingContext2D} context @param {Line} line @param {View} view @param {string} rim
+ */
+export function paintFocus(context, line, view, rim) {
+  const brush = Brush(context, view);
+  const smoothed = view.smoothed.get(line.key);
+  brush.inside(() => {
+    if (smoothed) brush.stroke(line, line.mean, 0.6, view.scale);
+    brush.stroke({ ...line, color: rim, dash: [] }, smoothed ?? line.mean, 0.9, 6 * view.scale);
+    brush.stroke(line, smoothed ?? line.mean, 1, 2.6 * view.scale);
+  });
+}
+
+/** @param {CanvasRenderingContext2D} context @param {View} view */
+function Brush(context, view) {
   const { left, top, width, height, log } = view;
   const [x0, x1] = view.x;
   const [y0, y1] = log ? view.y.map(Math.log10) : view.y;
   const toX = (/** @type {number} */ x) => left + ((x - x0) / (x1 - x0 || 1)) * width;
   const toY = (/** @type {number} */ y) => top + height - (((log ? Math.log10(y) : y) - y0) / (y1 - y0 || 1)) * height;
   const drawable = (/** @type {number} */ y) => Number.isFinite(y) && (!log || y > 0);
-  context.save();
-  context.beginPath();
-  context.rect(left, top, width, height);
-  context.clip();
-  context.lineJoin = "round";
-  // Many bands on top of each other would be one grey cloud.
-  const many = lines.filter((line) => !line.hidden).length;
-  const bandAlpha = BAND * Math.min(1, 2 / Math.sqrt(many || 1));
-  const thin = many > 8 ? 0.8 : 1;
-  for (const line of lines) {
-    if (line.hidden || !line.x.length) continue;
-    const first = Math.max(0, lowerBound(line.x, x0) - 1);
-    const last = Math.min(line.x.length, lowerBound(line.x, x1) + 1);
-    const strength = view.focus === null || view.focus === line.key ? 1 : 0.22;
-    context.strokeStyle = context.fillStyle = line.color;
-    if (line.least && line.greatest) band(line, first, last, bandAlpha * strength);
-    context.setLineDash((line.dash ?? []).map((one) => one * view.scale));
-    const smoothed = view.smoothed.get(line.key);
-    stroke(line, line.mean, first, last, smoothed ? RAW_UNDER * strength : strength, (smoothed ? 1 : 1.5) * thin * view.scale);
-    if (smoothed) stroke(line, smoothed, first, last, strength, 2 * thin * view.scale);
-    missing(line, first, last, strength);
-  }
-  context.restore();
+  const range = (/** @type {Line} */ line) => [Math.max(0, lowerBound(line.x, x0) - 1), Math.min(line.x.length, lowerBound(line.x, x1) + 1)];
+  return { inside, band, stroke, missing };
 
-  /** @param {Line} line @param {number} first @param {number} last @param {number} alpha */
-  function band(line, first, last, alpha) {
+  /** @param {() => void} work */
+  function inside(work) {
+    context.save();
+    context.beginPath();
+    context.rect(left, top, width, height);
+    context.clip();
+    context.lineJoin = "round";
+    work();
+    context.restore();
+  }
+
+  /** @param {Line} line @param {number} alpha */
+  function band(line, alpha) {
+    const [first, last] = range(line);
     const least = /** @type {ArrayLike<number>} */ (line.least);
     const greatest = /** @type {ArrayLike<number>} */ (line.greatest);
     context.globalAlpha = alpha;
+    context.fillStyle = line.color;
     let start = first;
     while (start < last) {
       while (start < last && !(drawable(least[start]) && drawable(greatest[start]))) start += 1;
@@ -179,8 +204,11 @@ export function paintLines(context, lines, view) {
     }
   }
 
-  /** @param {Line} line @param {ArrayLike<number>} ys @param {number} first @param {number} last @param {number} alpha @param {number} thickness */
-  function stroke(line, ys, first, last, alpha, thickness) {
+  /** @param {Line} line @param {ArrayLike<number>} ys @param {number} alpha @param {number} thickness */
+  function stroke(line, ys, alpha, thickness) {
+    const [first, last] = range(line);
+    context.setLineDash((line.dash ?? []).map((one) => one * view.scale));
+    context.strokeStyle = line.color;
     context.globalAlpha = alpha;
     context.lineWidth = thickness;
     context.beginPath();
@@ -206,10 +234,12 @@ export function paintLines(context, lines, view) {
     context.stroke();
   }
 
-  /** Ticks at the bottom where a value was NaN or infinite. @param {Line} line @param {number} first @param {number} last @param {number} alpha */
-  function missing(line, first, last, alpha) {
-    context.globalAlpha = alpha;
+  /** Marks at the bottom where a value was NaN or infinite. @param {Line} line */
+  function missing(line) {
+    const [first, last] = range(line);
     const size = 5 * view.scale;
+    context.globalAlpha = 1;
+    context.fillStyle = line.color;
     for (let i = first; i < last; i += 1) {
       if (Number.isFinite(line.mean[i])) continue;
       const px = toX(line.x[i]);

@@ -1,7 +1,7 @@
 /** From values to pixels and back: linear, logarithmic, lengths of time, and names beside each other. */
 
 /**
- * @typedef {{kind: "linear" | "log" | "time", low: number, high: number} |
+ * @typedef {{kind: "linear" | "log" | "time", low: number, high: number, whole?: boolean} |
  *   {kind: "names", names: string[]}} Domain
  * @typedef {{value: number | string, at: number, text: string}} Tick
  * @typedef {{domain: Domain, at: (value: any) => number, back: (pixel: number) => any,
@@ -18,7 +18,7 @@ export function nameOf(/** @type {any} */ value) {
  * @param {ArrayLike<any>} values
  * @returns {Domain}
  */
-export function rangeOf(values, { log = false, time = false, pad = 0.04 } = {}) {
+export function rangeOf(values, { log = false, time = false, pad = 0.04, whole = false } = {}) {
   let low = Infinity;
   let high = -Infinity;
   for (let index = 0; index < values.length; index++) {
@@ -33,7 +33,7 @@ export function rangeOf(values, { log = false, time = false, pad = 0.04 } = {}) 
     return { kind: "log", low: Math.exp(Math.log(low) - room), high: Math.exp(Math.log(high) + room) };
   }
   const room = high > low ? (high - low) * pad : Math.abs(high) * 0.05 || 0.5;
-  return { kind: time ? "time" : "linear", low: time ? Math.min(low, 0) : low - room, high: high + room };
+  return { kind: time ? "time" : "linear", low: time ? Math.min(low, 0) : low - room, high: high + room, whole };
 }
 
 /**
@@ -86,7 +86,7 @@ function namesScale(/** @type {{kind: "names", names: string[]}} */ domain, /** 
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
 /** @returns {number[]} */
-function tickValues(/** @type {{kind: string, low: number, high: number}} */ { kind, low, high }, /** @type {number} */ count) {
+function tickValues(/** @type {{kind: string, low: number, high: number, whole?: boolean}} */ { kind, low, high, whole }, /** @type {number} */ count) {
   if (kind === "log") {
     const decades = Math.log10(high / low);
     if (decades >= 1) {
@@ -101,6 +101,7 @@ function tickValues(/** @type {{kind: string, low: number, high: number}} */ { k
   let step = 10 ** Math.floor(Math.log10(rough || 1));
   step *= [1, 2, 5, 10].find((times) => step * times >= rough) ?? 10;
   if (kind === "time" && rough > 0.5) step = SPANS.find((span) => span >= rough) ?? Math.ceil(rough / 86400) * 86400;
+  if (whole) step = Math.max(1, Math.round(step));
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9 && found.length < 50; value += step)
     found.push(Math.abs(value) < step * 1e-9 ? 0 : value);

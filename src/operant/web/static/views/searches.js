@@ -5,6 +5,7 @@ import { emptyState } from "../lib/empty.js";
 import { ago, clock, duration, number, percent, setting } from "../lib/format.js";
 import { statusChip } from "../lib/status.js";
 import { Table } from "../lib/table.js";
+import { progressOf } from "./search/head.js";
 import { spark } from "./search/jobs.js";
 
 const COMMAND = "search-init\nsearch-run --task first search_config.yaml";
@@ -20,7 +21,7 @@ export async function show(main, { signal }) {
   replace(main, h("div", { class: "page-head" }, h("h1", null, "Searches"), count, h("span", { class: "spacer" }), tools), holder, empty);
 
   const table = Table(holder, {
-    columns: columns(), rows: [], key: (one) => one.name, label: "Searches", stateKey: "list", signal,
+    columns: columns(answer.searches), rows: [], key: (one) => one.name, label: "Searches", stateKey: "list", signal,
     onOpen: (one) => document.getElementById(`search-${one.name}`)?.click(),
   });
 
@@ -41,14 +42,14 @@ export async function show(main, { signal }) {
 }
 
 /** @returns {import("../lib/table.js").Column[]} */
-function columns() {
+function columns(/** @type {any[]} */ searches) {
   return [
     { key: "name", title: "Search", fixed: true, width: 180, value: (one) => one.name, render: name },
     { key: "status", title: "Status", width: 108, value: (one) => one.status, render: (one) => statusChip(one.status) },
-    { key: "progress", title: "Progress", width: 160, value: share, render: progress },
+    { key: "progress", title: "Progress", width: 160, value: progressOf, render: progress },
     { key: "left", title: "Left", num: true, width: 84, value: (one) => one.seconds_left, render: (one) => duration(one.seconds_left) },
     { key: "best", title: "Best", num: true, width: 96, value: (one) => one.best?.reward, render: (one) => h("span", { title: one.reward_attribute, "data-best": one.name }, number(one.best?.reward, 5)) },
-    { key: "course", title: "Best so far", width: 104, sortable: false, value: () => "", render: (one) => spark(one.spark) },
+    ...(searches.some((one) => one.spark) ? [{ key: "course", title: "Best so far", width: 104, sortable: false, value: () => "", render: (/** @type {any} */ one) => spark(one.spark) }] : []),
     { key: "with", title: "With", width: 210, sortable: false, value: () => "", render: (one) => h("span", { class: "muted small" }, one.best ? Object.entries(one.best.settings).map(([key, value]) => `${key} ${setting(value)}`).join(" · ") : "–") },
     { key: "running", title: "Running", num: true, hidden: true, width: 84, value: (one) => one.counts.running, render: (one) => String(one.counts.running) },
     { key: "abnormal", title: "Abnormal", num: true, width: 92, value: (one) => one.counts.abnormal, render: (one) => h("span", { class: one.counts.abnormal ? "is-abnormal" : "faint" }, String(one.counts.abnormal)) },
@@ -63,14 +64,10 @@ function name(/** @type {any} */ one) {
     one.tags.map((/** @type {string} */ tag) => h("span", { class: "chip" }, tag)));
 }
 
-function share(/** @type {any} */ one) {
-  return one.max_tries ? Math.min(1, one.tries / one.max_tries) : null;
-}
-
 function progress(/** @type {any} */ one) {
-  const part = share(one);
+  const part = progressOf(one);
   return h("span", { class: "progress-cell" },
-    h("span", { class: "progress", role: "progressbar", "aria-label": "Tries made", "aria-valuenow": String(one.tries), "aria-valuemin": "0", "aria-valuemax": one.max_tries ? String(one.max_tries) : null },
+    h("span", { class: "progress", role: "progressbar", "aria-label": "Part that has ended", "aria-valuenow": String(Math.round((part ?? 0) * 100)), "aria-valuemin": "0", "aria-valuemax": "100" },
       h("span", { class: "progress-bar", style: { width: `${(part ?? 0) * 100}%` } })),
     h("span", { class: "muted small" }, part === null ? `${one.tries} tries` : percent(part)));
 }

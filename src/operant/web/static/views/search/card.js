@@ -89,16 +89,17 @@ export function refresher(element, seconds, fetch, signal) {
   let busy = false;
   let seen = false;
   let last = -Infinity;
+  let isUrgent = false;
   let timer = 0;
   async function go() {
     if (!wanted || busy || !seen || signal.aborted) return;
     const wait = last + seconds * 1000 - performance.now();
-    if (wait > 0) {
+    if (wait > 0 && !isUrgent) {
       clearTimeout(timer);
       timer = window.setTimeout(go, wait);
       return;
     }
-    wanted = false;
+    wanted = isUrgent = false;
     busy = true;
     try {
       await fetch();
@@ -126,8 +127,7 @@ export function refresher(element, seconds, fetch, signal) {
     },
     /** At once: the reader chose something else. */
     now() {
-      last = -Infinity;
-      wanted = true;
+      wanted = isUrgent = true;
       go();
     },
   };

@@ -21,7 +21,7 @@ export function intermediateCard(page) {
   const { element, body, say } = card({ key: "intermediate", title: "Values on the way", signal, controls: [tags.element, toggle("log", "vlog", signal)] });
   const chart = new Curves(body, { height: 300, label: "What every job reported", xLabel: "step", onOpen: page.open, lines: (id) => model.linesOf(id), signal });
   replace(body, chart.surface.box, h("p", { class: "legend" },
-    h("span", { class: "key key-cross" }, "stopped early"), h("span", { class: "key key-dot" }, "running"),
+    h("span", { class: "key key-cross" }, "stopped early"), h("span", { class: "key key-muted" }, "running"),
     h("span", { class: "spacer" }), h("span", { class: "key-scale" }, "worst", h("i", { class: "scale-bar", "aria-hidden": "true" }), "best")));
   /** @type {any} */
   let answer = null;

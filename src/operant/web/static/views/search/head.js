@@ -60,12 +60,20 @@ export function head(page) {
   return { element, update };
 }
 
+/**
+ * Which part of a search has ended, where its number of tries is limited.
+ * @param {any} summary @returns {number | null}
+ */
+export function progressOf({ max_tries: most, tries, counts }) {
+  return most ? Math.min(1, ((tries / most) * counts.finished) / Math.max(1, counts.defined)) : null;
+}
+
 /** @param {Page} page */
 export function strip(page) {
   const { model } = page;
   const values = new Map(COUNTS.map(([name]) => [name, h("dd", { "data-count": name })]));
   const bar = h("span", { class: "progress-bar" });
-  const progress = h("div", { class: "progress", role: "progressbar", "aria-label": "Tries made", "aria-valuemin": "0" }, bar);
+  const progress = h("div", { class: "progress", role: "progressbar", "aria-label": "Part that has ended", "aria-valuemin": "0", "aria-valuemax": "100" }, bar);
   const tries = h("span", { "data-count": "tries" });
   const time = h("span", { class: "muted" });
   const element = h("section", { class: "card strip", "aria-label": "Counts" },
@@ -76,11 +84,10 @@ export function strip(page) {
     const { summary } = model;
     for (const [name, value] of values) value.textContent = String(summary.counts[name] ?? 0);
     const most = summary.max_tries;
-    const share = most ? Math.min(1, summary.tries / most) : model.isLive ? 0 : 1;
-    bar.style.width = `${share * 100}%`;
-    progress.setAttribute("aria-valuenow", String(summary.tries));
-    if (most) progress.setAttribute("aria-valuemax", String(most));
-    tries.textContent = most ? `${summary.tries} of ${most} tries · ${percent(share)}` : `${summary.tries} tries`;
+    const share = progressOf(summary);
+    bar.style.width = `${(share ?? (model.isLive ? 0 : 1)) * 100}%`;
+    progress.setAttribute("aria-valuenow", String(Math.round((share ?? 0) * 100)));
+    tries.textContent = share === null ? `${summary.tries} tries` : `${summary.tries} of ${most} tries begun · ${percent(share)} done`;
     const left = summary.seconds_left === null || summary.seconds_left === undefined ? "" : ` · about ${duration(summary.seconds_left)} left`;
     time.textContent = model.isLive ? `${duration(summary.elapsed)} so far${left}` : `took ${duration(summary.elapsed)}, ended ${ago(summary.ended, model.now)}`;
     time.title = `began ${clock(summary.started)}`;

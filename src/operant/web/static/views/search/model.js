@@ -27,6 +27,7 @@ export class SearchModel {
     for (const name of COLUMNS) this.jobs[name] = data.jobs[name] ?? [];
     /** @type {Record<string, any[]>} */
     this.settings = data.settings;
+    this.fill();
     /** @type {Map<string, number>} */
     this.rows = new Map(this.jobs.id.map((id, row) => [id, row]));
     /** @type {Map<string, import("../../charts/brushes.js").Brush> | null} brushes under a pointer, not yet in the address */
@@ -57,7 +58,10 @@ export class SearchModel {
   /** Take in a live event: a new summary, and the jobs that changed. */
   merge(/** @type {{summary: any, jobs?: any[], axes?: SearchAxis[]}} */ event) {
     if (event.summary) this.summary = event.summary;
-    if (event.axes) this.axes = event.axes;
+    if (event.axes) {
+      this.axes = event.axes;
+      this.fill();
+    }
     let isOrdered = true;
     for (const job of event.jobs ?? []) {
       let row = this.rows.get(job.id);
@@ -76,6 +80,11 @@ export class SearchModel {
     if (!isOrdered) this.sort();
     this.cachedRewards = null;
     this.select();
+  }
+
+  /** A setting that no job has had yet has its place already: plots must not move when one comes. */
+  fill() {
+    for (const axis of this.axes) this.settings[axis.name] ??= new Array(this.count).fill(null);
   }
 
   isInOrder(/** @type {number} */ one, /** @type {number} */ other) {

@@ -45,7 +45,7 @@ export function historyCard(page) {
       x, y: rewards, ids: jobs.id, colors: model.statusColors(), stairs, rug: true,
       marks: jobs.status.map((status) => MARKS[status] ?? "ring"),
       dim: model.isFiltered ? model.selected : null,
-      xDomain: by === "number" ? rangeOf(x, { pad: 0.02 }) : rangeOf(x, { time: true, pad: 0.01 }),
+      xDomain: by === "number" ? rangeOf(x, { pad: 0.02, whole: true }) : rangeOf(x, { time: true, pad: 0.01 }),
       yDomain: model.rewardRange(),
       lines: (row) => model.lines(row),
     }, { xLabel: { number: "proposal", start: "started, since the search began", end: "ended, since the search began" }[by] ?? "", yLabel: summary.reward_attribute ?? "reward" });
@@ -90,7 +90,7 @@ export function parallelCard(page) {
 
   /** @returns {import("../../charts/parallel.js").Axis[]} */
   function axes() {
-    const found = model.axes.filter((axis) => model.settings[axis.name]).map((axis) => {
+    const found = model.axes.map((axis) => {
       const values = model.settings[axis.name];
       const isNamed = axis.kind === "categorical" || axis.low === null || axis.low === undefined;
       const data = rangeOf(values, { pad: 0 });
@@ -150,7 +150,6 @@ export function slicesCard(page) {
     const colors = jobs.id.map((_, row) => steps[Math.floor((row / Math.max(1, model.count)) * 16)]);
     for (const axis of model.axes.slice(0, MOST_SLICES)) {
       const values = model.settings[axis.name];
-      if (!values) continue;
       let chart = charts.get(axis.name);
       if (!chart) {
         chart = new Scatter(grid, { height: 210, size: 2.4, label: `Reward over ${axis.name}`, xLabel: axis.name, onOpen: page.open, signal });
@@ -159,7 +158,7 @@ export function slicesCard(page) {
       const isNamed = axis.kind === "categorical" || axis.low === null || axis.low === undefined;
       chart.set({
         x: values, y: rewards, ids: jobs.id, colors, yDomain, dim: model.isFiltered ? model.selected : null,
-        xDomain: isNamed ? { kind: "names", names: model.names(axis) } : rangeOf([...values, axis.low, axis.high], { log: axis.log && axis.low > 0, pad: 0.03 }),
+        xDomain: isNamed ? { kind: "names", names: model.names(axis) } : rangeOf([...values, axis.low, axis.high], { log: axis.log && axis.low > 0, pad: 0.03, whole: axis.kind === "int" }),
         lines: (row) => model.lines(row),
       });
     }
