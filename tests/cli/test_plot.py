@@ -149,6 +149,15 @@ def test_a_search_without_results_is_drawn_too(tmp_path: Path, monkeypatch: pyte
     assert "no result yet" in text and "no job has started" in text
 
 
+def test_without_the_extra_only_importance_is_missing(search: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in sys.modules if one.startswith("sklearn")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    importance, *slices = charts_of_search(search, ["importance", "slice"])
+    assert "pip install 'operant[search]'" in importance.remark and not importance.marks
+    assert [chart.title for chart in slices] == ["lr", HOSTILE, "kind"]
+
+
 def record(values: list[float], **config: Any) -> Run:
     with SummaryWriter("train", config=config, system_metrics=False) as writer:
         for step, value in enumerate(values):

@@ -154,11 +154,17 @@ def test_pause_resize_and_stop_the_search(search: Callable[..., Path]) -> None:
     assert read_ledger(folder)[0].jobs["0"].status == "KILLED"
 
 
-def test_a_signal_leaves_the_terminal_in_order(project: Path) -> None:
+@pytest.mark.parametrize(("ending", "code"), [("SIGTERM", 128 + signal.SIGTERM), ("ctrl-C", 130), ("q", 0)])
+def test_however_it_ends_the_terminal_is_in_order(project: Path, ending: str, code: int) -> None:
     with Terminal(["top"]) as screen:
         screen.wait_for(lambda one: "0 searches" in one, "the list")
-        screen.process.send_signal(signal.SIGTERM)
-    assert screen.code == 128 + signal.SIGTERM
+        screen.press("\x1a")  # ctrl-Z does nothing
+        screen.wait_for(lambda one: "0 searches" in one, "that it goes on")
+        if ending == "SIGTERM":
+            screen.process.send_signal(signal.SIGTERM)
+        else:
+            screen.press("\x03" if ending == "ctrl-C" else ending)
+    assert screen.code == code
     assert b"\x1b[?1049l" in screen.raw and screen.after == screen.before
 
 

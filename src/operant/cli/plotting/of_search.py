@@ -25,7 +25,7 @@ from operant.cli.plotting.charts import (
     shade,
     thin,
 )
-from operant.errors import OperantError
+from operant.errors import MissingExtraError, OperantError
 from operant.schedulers import analysis
 from operant.schedulers.axes import Axis as Setting
 from operant.schedulers.axes import axes_of, label
@@ -66,7 +66,7 @@ class _Search:
         varied = [one for one in self.axes if len({label(v) for v in self.settings.get(one.name, [])}) > 1]
         try:
             order = self.importance["names"] if self.importance["importance"] else []
-        except OperantError:  # without the extra the charts keep the order of the configuration
+        except MissingExtraError:  # the charts keep the order of the configuration
             order = []
         places = {name: place for place, name in enumerate(order)}
         return sorted(varied, key=lambda one: places.get(one.name, len(places)))
@@ -124,7 +124,10 @@ def _history(search: _Search) -> list[Chart]:
 
 
 def _importance(search: _Search) -> list[Chart]:
-    found = search.importance
+    try:
+        found = search.importance
+    except MissingExtraError as error:  # the other charts do without
+        return [Chart("Importance", Axis(), Axis(bare=True), remark=str(error))]
     names, shares = found["names"][::-1], found["importance"][::-1]
     if not shares:
         return [Chart("Importance", Axis(), Axis(bare=True), remark=str(found["note"]))]

@@ -32,6 +32,9 @@ class Keyboard:
         """Keys come one by one until the end; then the terminal is as it was."""
         former = termios.tcgetattr(self.descriptor)
         tty.setcbreak(self.descriptor)
+        single = termios.tcgetattr(self.descriptor)
+        single[6][termios.VSUSP] = b"\0"  # ctrl-Z would leave a shell behind this screen
+        termios.tcsetattr(self.descriptor, termios.TCSADRAIN, single)
         try:
             yield self
         finally:
