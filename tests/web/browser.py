@@ -94,11 +94,12 @@ def page(browser: Any, page_faults: PageFaults) -> Iterator[Any]:
     assert not page_faults.unexpected(), "\n".join(page_faults.unexpected())
 
 
-def wait_until_it_answers(address: str, process: subprocess.Popen[bytes]) -> None:
+def wait_until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise AssertionError(f"`operant ui` ended with {process.returncode} before it answered")
+            said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise AssertionError(f"`operant ui` ended with {process.returncode} before it answered: {said}")
         try:
             with urllib.request.urlopen(f"{address}/healthz", timeout=2):
                 return
@@ -114,6 +115,8 @@ def run_ui(root: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     cache = root.parent / "ui-cache"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPERANT_")}
+    # The server runs elsewhere: it must find the very package that the caller has.
+    environment["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in sys.path if one)
     environment |= {"OPERANT_DIR": str(root), "OPERANT_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", "import sys; from operant.cli import main; sys.exit(main())"]
     with (root.parent / "ui.log").open("wb") as log:
@@ -127,7 +130,7 @@ def run_ui(root: Path) -> Iterator[str]:
         )
         try:
             address = f"http://127.0.0.1:{port}"
-            wait_until_it_answers(address, process)
+            wait_until_it_answers(address, process, Path(log.name))
             yield address
         finally:
             process.terminate()

@@ -492,6 +492,62 @@ def wait_for_points(page: Any, tag: str, count: int) -> None:
 # Everywhere
 
 
+def test_a_reload_gives_the_same_picture(page: Any, place: Place) -> None:
+    hidden = place.agents[1]
+    addresses = [
+        place.compare(zoom="900,1500", smooth="0.7", hide=hidden, fold="train"),
+        place.compare(group="rate", log="1", x="relative"),
+        place.run(place.agents[2], "charts") + "&smooth=0.5&find=train",
+    ]
+    for address in addresses:
+        page.goto(address)
+        before = settled(page)
+        page.reload()
+        assert settled(page) == before, f"{address} looks different after a reload"
+
+
+def settled(page: Any) -> bytes:
+    """The picture once every chart in view has been drawn."""
+    page.wait_for_selector(".chart-card[data-ready]")
+    page.wait_for_function(
+        """() => [...document.querySelectorAll(".chart-card")].every((one) => {
+            const { top, bottom } = one.getBoundingClientRect();
+            return !one.checkVisibility() || bottom < 0 || top > innerHeight || one.dataset.ready;
+        })"""
+    )
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return page.screenshot()  # type: ignore[no-any-return]
+
+
+def test_back_and_forward_go_through_what_was_seen(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    chart(page, "eval/return").focus()
+    page.keyboard.press("+")
+    page.wait_for_url("**zoom=*")
+    page.get_by_role("link", name="agent-3").click()
+    page.wait_for_selector("h1:has-text('agent-3')")
+    page.go_back()
+    wait_for_lines(page, "eval/return", 6)
+    assert fact(page, "eval/return", "from") > 900
+    page.go_back()
+    page.wait_for_selector('[data-tag="eval/return"] .chart[data-from="7"]')
+
+
+def test_every_control_has_a_name(page: Any, place: Place) -> None:
+    addresses = [f"{place.address}/runs", place.compare(), place.compare(show="table")]
+    addresses += [place.run(place.everything, tab) for tab in ("charts", "settings", "media", "text", "distributions")]
+    for address in addresses:
+        page.goto(address)
+        page.wait_for_selector("main:not([aria-busy]) h1")
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("button, a[href], input, select, textarea, [role=img], [tabindex]")]
+                .filter((one) => !(one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim()))
+                .map((one) => one.outerHTML.slice(0, 120))"""
+        )
+        assert nameless == [], address
+
+
 def test_recorded_text_is_never_markup(page: Any, place: Place) -> None:
     page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
     addresses = [f"{place.address}/runs", f"{place.address}/compare?runs={place.everything},{place.agents[0]}"]

@@ -19,7 +19,7 @@ const FETCHES = 2;
 const KEPT = 40;
 const MARGIN = "300px";
 
-/** `train/loss` belongs to `train`; what has no prefix comes first. @param {string} tag */
+/** `train/loss` belongs to `train`. @param {string} tag */
 export function prefixOf(tag) {
   const at = tag.indexOf("/");
   return at > 0 ? tag.slice(0, at) : "";
@@ -100,7 +100,8 @@ export function Board(parent, options) {
     }
     /** @type {Map<string, string[]>} */
     const groups = new Map();
-    for (const tag of tagOrder(wanted)) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
+    // What has no prefix comes first.
+    for (const tag of tagOrder(wanted).sort((a, b) => Number(prefixOf(a) !== "") - Number(prefixOf(b) !== ""))) groups.set(prefixOf(tag), [...(groups.get(prefixOf(tag)) ?? []), tag]);
     replace(sections, [...groups].map(([prefix, members]) => {
       const details = h("details", { class: "section", open: !view.folded.has(prefix), dataset: { prefix } },
         h("summary", null, h("span", { class: "section-name" }, prefix || "general"), h("span", { class: "faint small" }, String(members.length))),

@@ -42,6 +42,7 @@ export function Lines(parent, options) {
   const overlay = h("canvas", { class: "chart-overlay", "aria-hidden": "true" });
   const holder = h("div", { class: "chart", tabindex: "0", role: "img", style: { height: `${settings.height}px` } }, overlay, tip);
   parent.append(holder);
+  const life = new AbortController();
   /** @type {any} */
   let plot = null;
   /** @type {[number, number]} */
@@ -225,7 +226,7 @@ export function Lines(parent, options) {
   build();
   describe();
   on(holder, "keydown", keys);
-  onTheme(() => build(), settings.signal);
+  onTheme(() => build(), life.signal);
   const watcher = new ResizeObserver(perFrame(() => {
     const now = Math.max(holder.clientWidth, 40);
     if (!plot || now === width) return;
@@ -269,14 +270,16 @@ export function Lines(parent, options) {
       if (key === focus || !plot || hovering) return;
       focus = key;
       drawFocus(plot);
+      point(plot);
     },
     destroy() {
+      life.abort();
       watcher.disconnect();
       plot?.destroy();
       plot = null;
       holder.remove();
     },
   };
-  settings.signal?.addEventListener("abort", () => api.destroy());
+  settings.signal?.addEventListener("abort", () => api.destroy(), { signal: life.signal });
   return api;
 }

@@ -91,26 +91,46 @@ function announce(state) {
   document.dispatchEvent(new CustomEvent("operant:live", { detail: state }));
 }
 
+const AGAIN_AFTER = 2000;
+const AGAIN_AT_MOST = 60_000;
+
 /**
- * Follow the server's events until the signal aborts; the browser reconnects by itself.
+ * Follow the server's events until the signal aborts. The browser reconnects by itself when a connection breaks;
+ * when it was refused (a server that starts, too many pages), it is tried again after a growing pause.
  * @param {Record<string, any>} params
  * @param {Record<string, (data: any) => void>} handlers by event name; `open` is called at each (re)connection
  * @param {AbortSignal} signal
  */
 export function stream(params, handlers, signal) {
   if (signal.aborted) return;
-  const source = new EventSource("/api/events" + query(params));
-  announce("wait");
-  source.addEventListener("open", () => {
-    announce("on");
-    handlers.open?.(null);
-  });
-  source.addEventListener("error", () => announce("wait"));
-  for (const [name, fn] of Object.entries(handlers)) {
-    if (name === "open") continue;
-    source.addEventListener(name, (event) => fn(JSON.parse(/** @type {MessageEvent} */ (event).data)));
+  let pause = AGAIN_AFTER;
+  let timer = 0;
+  /** @type {EventSource} */
+  let source;
+
+  function connect() {
+    source = new EventSource("/api/events" + query(params));
+    announce("wait");
+    source.addEventListener("open", () => {
+      pause = AGAIN_AFTER;
+      announce("on");
+      handlers.open?.(null);
+    });
+    source.addEventListener("error", () => {
+      announce("wait");
+      if (source.readyState !== EventSource.CLOSED) return;
+      timer = window.setTimeout(connect, pause);
+      pause = Math.min(pause * 2, AGAIN_AT_MOST);
+    });
+    for (const [name, fn] of Object.entries(handlers)) {
+      if (name === "open") continue;
+      source.addEventListener(name, (event) => fn(JSON.parse(/** @type {MessageEvent} */ (event).data)));
+    }
   }
+
+  connect();
   signal.addEventListener("abort", () => {
+    clearTimeout(timer);
     source.close();
     announce("off");
   });

@@ -36,6 +36,11 @@ export function isUpkeep(tag) {
   return tag.startsWith("system/") || tag.startsWith("time/");
 }
 
+/** What a run is called: a job by its search and number, since all programs of a search have one name. @param {{id: string, name: string}} run */
+export function runName(run) {
+  return run.id.includes("/") ? run.id : run.name || run.id;
+}
+
 /** Two units at most: `850 ms`, `12.3 s`, `4m 05s`, `3h 07m`, `2d 4h`. @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";

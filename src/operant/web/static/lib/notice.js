@@ -6,7 +6,8 @@ const SECONDS = 5;
 /** @param {string} text @param {"good" | "bad"} [kind] */
 export function notice(text, kind = "good") {
   const holder = document.getElementById("notices");
-  if (!holder) return;
+  // The same trouble every few seconds is one message, not many.
+  if (!holder || [...holder.children].some((one) => one.textContent === text)) return;
   const item = h("div", { class: ["notice", kind] }, text);
   holder.append(item);
   setTimeout(() => item.remove(), SECONDS * 1000);

@@ -137,8 +137,16 @@ export function Table(parent, options) {
   let drawnFrom = -1;
   let drawnTo = -1;
 
+  // Rows that are replaced between press and release would swallow the click.
+  let pressed = false;
+  let late = false;
+
   /** @param {boolean} [force] */
   function draw(force = false) {
+    if (pressed) {
+      late = late || force;
+      return;
+    }
     const room = scroller.clientHeight || 600;
     const from = Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
     const to = Math.min(count, Math.ceil((scroller.scrollTop + room) / ROW) + SPARE);
@@ -196,6 +204,18 @@ export function Table(parent, options) {
     draw(true);
   }
 
+  on(body, "pointerdown", () => { pressed = true; }, options.signal);
+  for (const end of ["pointerup", "pointercancel"]) {
+    on(window, end, () => {
+      if (!pressed) return;
+      // The click comes right behind the release; only then are the rows free again.
+      setTimeout(() => {
+        pressed = false;
+        if (late) draw(true);
+        late = false;
+      });
+    }, options.signal);
+  }
   const rowOf = (/** @type {Event} */ event) => /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("tr.data"));
   on(scroller, "scroll", perFrame(() => draw()), options.signal);
   on(body, "change", (event) => {

@@ -5,9 +5,11 @@ import { Follower } from "../charts/follow.js";
 import { ChartToolbar, readChartState, segmented, writeZoom } from "../charts/toolbar.js";
 import { h, replace } from "../lib/dom.js";
 import { emptyState } from "../lib/empty.js";
+import { runName } from "../lib/format.js";
 import { attempt, notice } from "../lib/notice.js";
 import { popover } from "../lib/popover.js";
 import { go, link, state } from "../lib/state.js";
+import { compareValues } from "../lib/table.js";
 import { fillPicker } from "./compare/picker.js";
 import { RunList } from "./compare/runlist.js";
 import { settingNames, SettingsTable } from "./compare/settings.js";
@@ -18,14 +20,14 @@ const LOOK_AGAIN = 5000;
 /** Names, with the end of the id where several runs share one. @param {any[]} rows @returns {Map<string, string>} */
 function labelsOf(rows) {
   const uses = new Map();
-  for (const row of rows) uses.set(row.name, (uses.get(row.name) ?? 0) + 1);
-  return new Map(rows.map((row) => [row.id, uses.get(row.name) > 1 || !row.name ? `${row.name} ${row.id.split(/[/-]/).pop()}` : row.name]));
+  for (const row of rows) uses.set(runName(row), (uses.get(runName(row)) ?? 0) + 1);
+  return new Map(rows.map((row) => [row.id, uses.get(runName(row)) > 1 ? `${row.name} ${row.id.split("-").pop()}` : runName(row)]));
 }
 
 /** Runs with the same value of a setting have the same colour. @param {any[]} rows @param {string} name @returns {Map<string, number>} */
 function groupPlaces(rows, name) {
   const text = (/** @type {any} */ row) => JSON.stringify(row.params[name]) ?? "";
-  const values = [...new Set(rows.map(text))].sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+  const values = [...new Map(rows.map((row) => [text(row), row.params[name]]))].sort(([, a], [, b]) => compareValues(a, b, false)).map(([key]) => key);
   return new Map(rows.map((row) => [row.id, values.indexOf(text(row))]));
 }
 
@@ -91,6 +93,7 @@ export async function show(main, { path, signal }) {
 
   let loaded = "";
   let absent = "";
+  let shownRows = "";
   async function load() {
     const ids = wanted();
     loaded = JSON.stringify(ids);
@@ -98,8 +101,12 @@ export async function show(main, { path, signal }) {
     rows = found.rows;
     labels = labelsOf(rows);
     const missing = found.missing.join(", ");
+    const now = JSON.stringify(rows.map((row) => [row.id, row.status, Object.keys(row.last).length]));
     if (missing && missing !== absent) notice(`${found.missing.length} of these runs ${found.missing.length === 1 ? "is" : "are"} not here: ${missing.slice(0, 200)}`, "bad");
     absent = missing;
+    // A look that finds nothing new leaves the page alone: whoever is about to click must not miss.
+    if (now === shownRows) return;
+    shownRows = now;
     draw();
     toolbar.draw();
     follower.soon();
@@ -143,9 +150,14 @@ export async function show(main, { path, signal }) {
       follower.soon();
     },
   });
-  // Tags that a run records for the first time are in no stream yet.
+  // No stream tells of a tag that a run records for the first time, or of a search's new jobs.
   const timer = window.setInterval(() => {
-    if (!document.hidden && rows.some((row) => row.status === "RUNNING")) attempt(load);
+    const grows = compare !== null && compare.searches.length > 0;
+    if (document.hidden || !(grows || rows.some((row) => row.status === "RUNNING"))) return;
+    attempt(async () => {
+      if (grows) compare.runs = (await get(`/api/compares/${encodeURIComponent(stored)}`, {}, signal)).runs;
+      await load();
+    });
   }, LOOK_AGAIN);
   signal.addEventListener("abort", () => clearInterval(timer));
 

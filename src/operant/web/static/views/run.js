@@ -6,7 +6,7 @@ import { get, post } from "../lib/api.js";
 import { noteEditor, tagEditor } from "../lib/annotate.js";
 import { h, on, replace } from "../lib/dom.js";
 import { emptyState } from "../lib/empty.js";
-import { clock, duration } from "../lib/format.js";
+import { clock, duration, runName } from "../lib/format.js";
 import { attempt, notice } from "../lib/notice.js";
 import { link, state } from "../lib/state.js";
 import { statusChip } from "../lib/status.js";
@@ -31,6 +31,8 @@ const TABS = [
   { key: "code", title: "Code and machine", count: () => null, always: true },
 ];
 
+/** @type {Record<string, (panel: HTMLElement, context: {run: any, signal: AbortSignal}) => void>} */
+const STILL = { settings: showSettings, text: showText, files: showFiles, timers: showTimers, distributions: showDistributions, code: showCode };
 const LOOK_AGAIN = 3000;
 
 /** @param {HTMLElement} main @param {{path: string, signal: AbortSignal}} context */
@@ -41,7 +43,7 @@ export async function show(main, { signal }) {
     return;
   }
   let run = await get("/api/run", { id }, signal);
-  document.title = `${run.name || run.id} · Operant`;
+  document.title = `${runName(run)} · Operant`;
   const head = Header(run);
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What the run recorded" });
   const panel = h("div", { class: "tab-panel", role: "tabpanel", id: "run-panel" });
@@ -99,13 +101,21 @@ export async function show(main, { signal }) {
     if (now === "charts") drawCharts(run.scalar_tags, "This run has recorded no numbers yet.", leaving.signal, (one) => one.scalar_tags);
     else if (now === "system") drawCharts(run.system_tags, "No machine was measured: a run samples every 15 seconds, and this one was shorter or had it switched off.", leaving.signal, (one) => one.system_tags);
     else if (now === "media") update = MediaPanel(panel, context);
-    else if (now === "text") showText(panel, context);
-    else if (now === "files") showFiles(panel, context);
     else if (now === "console") update = Console(panel, context);
-    else if (now === "timers") showTimers(panel, context);
-    else if (now === "distributions") showDistributions(panel, context);
-    else if (now === "code") showCode(panel, context);
-    else showSettings(panel, context);
+    else {
+      STILL[now](panel, context);
+      const mark = markOf(now);
+      update = () => {
+        if (markOf(now) === mark) return;
+        shown = "";
+        drawPanel();
+      };
+    }
+  }
+
+  /** Differs when a panel that does not follow by itself has something new to show. @param {string} key */
+  function markOf(key) {
+    return JSON.stringify([TABS.find((tab) => tab.key === key)?.count(run), key === "timers" && run.timers, key === "settings" && run.params]);
   }
 
   /** @param {string[]} tags @param {string} absent @param {AbortSignal} until @param {(run: any) => string[]} tagsOf */
@@ -126,7 +136,7 @@ export async function show(main, { signal }) {
     const made = Board(area, { signal: until, sync: "run", onZoom: writeZoom, onFold: (folded) => state.set({ fold: [...folded] }), onProblem: (error) => notice(error.message, "bad"), onSeen: () => follower.soon() });
     board = made;
     ChartToolbar(bar, { signal: until, onSmoothing: (weight) => made.smooth(weight) });
-    const draw = () => made.set({ runs: [{ id: run.id, label: run.name || run.id, index: 0, hidden: false }], tags: tagsOf(run), view: { ...readChartState(), group: null } });
+    const draw = () => made.set({ runs: [{ id: run.id, label: runName(run), index: 0, hidden: false }], tags: tagsOf(run), view: { ...readChartState(), group: null } });
     state.subscribe(draw, until);
     update = draw;
     draw();
@@ -171,7 +181,7 @@ export async function show(main, { signal }) {
 
 /** @param {any} first */
 function Header(first) {
-  const title = h("h1", null, first.name || first.id);
+  const title = h("h1", null, runName(first));
   const status = h("span");
   const facts = h("p", { class: "muted small run-facts" });
   const trouble = h("div");
@@ -183,7 +193,7 @@ function Header(first) {
   function draw(run) {
     replace(status, statusChip(run.status));
     const took = run.started ? duration((run.ended ?? Date.now() / 1000) - run.started) : "–";
-    replace(facts, h("span", { class: "mono" }, run.id),
+    replace(facts, run.search ? h("span", null, run.name) : h("span", { class: "mono" }, run.id),
       run.search ? h("span", null, "search ", h("a", { href: `/searches/${encodeURIComponent(run.search)}` }, run.search)) : null,
       h("span", null, `started ${clock(run.started)}`),
       h("span", null, run.ended ? `ended ${clock(run.ended)}, took ${took}` : `for ${took}`),

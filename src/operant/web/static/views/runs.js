@@ -3,7 +3,7 @@ import { get, post, stream } from "../lib/api.js";
 import { noteEditor, tagEditor } from "../lib/annotate.js";
 import { h, on, quiet, replace } from "../lib/dom.js";
 import { emptyState } from "../lib/empty.js";
-import { ago, clock, duration, isUpkeep, number, setting, tagOrder } from "../lib/format.js";
+import { ago, clock, duration, isUpkeep, number, runName, setting, tagOrder } from "../lib/format.js";
 import { attempt, failure } from "../lib/notice.js";
 import { popover } from "../lib/popover.js";
 import { go, link, runLink, state } from "../lib/state.js";
@@ -33,8 +33,9 @@ export async function show(main, { signal }) {
   let pages = new Map();
   /** @type {Set<number>} */
   const loading = new Set();
-  let known = { total: 0, matched: 0, tags: /** @type {string[]} */ ([]), params: /** @type {string[]} */ ([]) };
+  let known = { total: 0, matched: 0, unread: 0, tags: /** @type {string[]} */ ([]), params: /** @type {string[]} */ ([]) };
   let epoch = 0;
+  let refused = false;
   const selected = new Set(state.list("sel"));
 
   const count = h("span", { class: "muted", "aria-live": "polite" });
@@ -62,28 +63,24 @@ export async function show(main, { signal }) {
   /** @type {ReturnType<typeof Table> | null} */
   let table = null;
 
-  /** Settings that are text stand at the left. @param {string} name */
-  function isText(name) {
-    for (const rows of pages.values()) {
-      for (const one of rows) {
-        const value = one.params[name];
-        if (value !== null && value !== undefined) return typeof value !== "number";
-      }
-    }
-    return false;
+  /** What the loaded rows say of a setting: text stands at the left, and what never differs is not worth a column. @param {string} name */
+  function settingFacts(name) {
+    const values = [...pages.values()].flat().map((one) => one.params[name]).filter((value) => value !== null && value !== undefined);
+    return { name, text: values.length > 0 && typeof values[0] !== "number", varies: new Set(values.map((value) => JSON.stringify(value))).size > 1 };
   }
 
   function columns() {
     /** @type {import("../lib/table.js").Column[]} */
     const found = [
-      { key: "name", title: "Name", value: (one) => one.name, fixed: true, width: 230, render: (one) => h("a", { href: runLink(one.id), title: one.id }, one.name || one.id) },
+      { key: "name", title: "Name", value: (one) => one.name, fixed: true, width: 200, render: (one) => h("a", { href: runLink(one.id), title: one.id }, runName(one)) },
       { key: "status", title: "Status", value: (one) => one.status, width: 108, render: (one) => statusChip(one.status) },
       { key: "started", title: "Started", value: (one) => one.started, num: true, width: 96, render: (one) => h("span", { title: clock(one.started) }, ago(one.started)) },
       { key: "duration", title: "Took", value: (one) => (one.ended ?? Date.now() / 1000) - one.started, num: true, width: 86, sortable: false, render: (one) => (one.started ? duration((one.ended ?? Date.now() / 1000) - one.started) : "–") },
-      { key: "labels", title: "Tags and note", value: (one) => one.tags.join(" "), width: 200, sortable: false, render: labels },
+      { key: "labels", title: "Tags and note", value: (one) => one.tags.join(" "), width: 180, sortable: false, render: labels },
       { key: "id", title: "Id", value: (one) => one.id, width: 250, sortable: false, hidden: true, render: (one) => h("span", { class: "mono" }, one.id) },
     ];
-    known.params.forEach((name, at) => found.push({ key: `param.${name}`, title: name, group: "Settings", num: !isText(name), hidden: at >= SHOWN_PARAMS, value: (one) => one.params[name], render: (one) => setting(one.params[name]) }));
+    const settings = known.params.map(settingFacts).sort((a, b) => Number(b.varies) - Number(a.varies));
+    settings.forEach(({ name, text, varies }, at) => found.push({ key: `param.${name}`, title: name, group: "Settings", num: !text, hidden: at >= SHOWN_PARAMS || !varies, value: (one) => one.params[name], render: (one) => setting(one.params[name]) }));
     tagOrder(known.tags).forEach((tag, at) => found.push({ key: `last.${tag}`, title: tag, group: "Last values", num: true, hidden: at >= SHOWN_TAGS || isUpkeep(tag), value: (one) => one.last[tag], render: (one) => number(one.last[tag]) }));
     return found;
   }
@@ -91,7 +88,7 @@ export async function show(main, { signal }) {
   /** @param {any} one */
   function labels(one) {
     return h("span", { class: "labels" },
-      h("button", { type: "button", class: "pencil", "aria-label": `Edit tags and note of ${one.name}`, onclick: () => edit(one) }, "✎"),
+      h("button", { type: "button", class: "pencil", "aria-label": `Edit tags and note of ${runName(one)}`, onclick: () => edit(one) }, "✎"),
       one.tags.map((/** @type {string} */ tag) => h("span", { class: "chip", title: tag }, tag)),
       one.note ? h("span", { class: "muted small", title: one.note }, one.note) : null);
   }
@@ -100,8 +97,8 @@ export async function show(main, { signal }) {
   function edit(one) {
     const tags = tagEditor({ tags: one.tags, onChange: (add, remove) => attempt(async () => { await post("/api/run/tags", { id: one.id, add, remove }); refresh(); }) });
     const note = noteEditor({ note: one.note ?? "", onSave: (text) => attempt(async () => { await post("/api/run/note", { id: one.id, text }); refresh(); }) });
-    const dialog = h("dialog", { class: "dialog", "aria-label": `Tags and note of ${one.name}` },
-      h("div", { class: "stack" }, h("h2", null, one.name), tags.element, note.element,
+    const dialog = h("dialog", { class: "dialog", "aria-label": `Tags and note of ${runName(one)}` },
+      h("div", { class: "stack" }, h("h2", null, runName(one)), tags.element, note.element,
         h("span", { class: "row" }, h("span", { class: "spacer" }), h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Done"))));
     dialog.addEventListener("close", () => dialog.remove());
     signal.addEventListener("abort", () => dialog.remove());
@@ -123,7 +120,8 @@ export async function show(main, { signal }) {
     compare.disabled = selected.size === 0;
     compare.textContent = selected.size ? `Compare ${selected.size} ${selected.size === 1 ? "run" : "runs"}` : "Compare";
     clear.hidden = selected.size === 0;
-    count.textContent = known.matched === known.total ? `${known.total}` : `${known.matched} of ${known.total}`;
+    const unread = known.unread ? `, ${known.unread} still being read` : "";
+    count.textContent = (known.matched === known.total ? `${known.total}` : `${known.matched} of ${known.total}`) + unread;
   }
 
   /** What is asked for: words are looked for in names, tags and notes; anything with an operator is a condition. */
@@ -158,6 +156,7 @@ export async function show(main, { signal }) {
       table = null;
       return;
     }
+    refused = true;
     const text = state.get("filter", "");
     problem.textContent = Number.isInteger(at) ? `${error.message}\n  ${text}\n  ${" ".repeat(Math.min(at, text.length))}^` : error.message;
     field.setAttribute("aria-invalid", "true");
@@ -165,10 +164,11 @@ export async function show(main, { signal }) {
 
   /** @param {number} page @param {any} found */
   function take(page, found) {
+    refused = false;
     problem.textContent = "";
     field.removeAttribute("aria-invalid");
     const names = JSON.stringify([known.params, known.tags]);
-    known = { total: found.total, matched: found.matched, tags: found.tags, params: found.params };
+    known = { total: found.total, matched: found.matched, unread: found.unread ?? 0, tags: found.tags, params: found.params };
     pages.set(page, found.rows);
     drawHead();
     if (!known.total) {
@@ -225,7 +225,8 @@ export async function show(main, { signal }) {
   let waiting = 0;
   stream({ list: 1 }, {
     list: () => {
-      if (waiting) return;
+      // A condition that cannot be read stays so, however many runs come in.
+      if (waiting || refused) return;
       waiting = window.setTimeout(() => { waiting = 0; if (!signal.aborted) refresh(); }, 1000);
     },
   }, signal);

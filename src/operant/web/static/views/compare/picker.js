@@ -1,7 +1,7 @@
 // Add runs by name or id, or tick some of the latest.
 import { get } from "../../lib/api.js";
 import { h, replace } from "../../lib/dom.js";
-import { ago } from "../../lib/format.js";
+import { ago, runName } from "../../lib/format.js";
 import { attempt } from "../../lib/notice.js";
 
 const LATEST = 100;
@@ -22,7 +22,7 @@ export function fillPicker(panel, close, options) {
     const fits = rows.filter((row) => !options.has.has(row.id) && (!wanted || `${row.name} ${row.id}`.toLowerCase().includes(wanted)));
     replace(list, fits.length ? fits.map((row) => h("label", null,
       h("input", { type: "checkbox", checked: chosen.has(row.id), onchange: () => { if (!chosen.delete(row.id)) chosen.add(row.id); } }),
-      h("span", { class: "picker-name", title: row.id }, row.name), h("span", { class: "faint small" }, ago(row.started)))) : h("p", { class: "faint" }, "None of the latest runs fits; Add looks among all of them."));
+      h("span", { class: "picker-name", title: row.id }, runName(row)), h("span", { class: "faint small" }, ago(row.started)))) : h("p", { class: "faint" }, "None of the latest runs fits; Add looks among all of them."));
   }
 
   async function add() {

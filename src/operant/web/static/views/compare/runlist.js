@@ -37,7 +37,7 @@ export function RunList(parent, options) {
         h("button", { type: "button", class: "eye", "aria-pressed": String(!off), "aria-label": `${off ? "Show" : "Hide"} ${label}`, onclick: () => toggle(row.id) }, off ? "○" : "●"),
         swatch(places.get(row.id) ?? 0),
         h("a", { href: runLink(row.id), title: row.id }, label),
-        h("i", { class: ["state-dot", row.status === "RUNNING" && "is-running"], title: row.status.toLowerCase(), style: { background: statusColor(row.status) } }),
+        h("i", { class: ["state-dot", row.status === "RUNNING" && "is-running"], role: "img", title: row.status.toLowerCase(), "aria-label": row.status.toLowerCase(), style: { background: statusColor(row.status) } }),
         options.onRemove ? h("button", { type: "button", class: "cross", "aria-label": `Take ${label} out`, onclick: () => options.onRemove?.(row.id) }, "×") : null);
     }));
     items.scrollTop = scroll;
