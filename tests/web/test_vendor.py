@@ -52,6 +52,12 @@ def test_our_own_files_keep_user_text_as_text_and_ask_no_other_host(path: Path) 
         assert found is None, f"{path.name} has {what}: {text[max(0, found.start() - 40) : found.end() + 40]!r}"
 
 
+def test_everything_the_page_links_is_there() -> None:
+    text = (STATIC / "index.html").read_text(encoding="utf-8")
+    linked = re.findall(r'(?:src|href)="/static/([^"]+)"', text)
+    assert len(linked) > 10 and [one for one in linked if not (STATIC / one).is_file()] == []
+
+
 def test_the_page_has_no_inline_script_or_style() -> None:
     text = (STATIC / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=", text)

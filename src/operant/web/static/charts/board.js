@@ -16,6 +16,7 @@ const HEIGHT = 210;
 const TAGS_AT_FIRST = 2;
 const TAGS_PER_REQUEST = 8;
 const FETCHES = 2;
+const COARSE_AT_MOST = 16;
 const KEPT = 40;
 const MARGIN = "300px";
 
@@ -23,6 +24,17 @@ const MARGIN = "300px";
 export function prefixOf(tag) {
   const at = tag.indexOf("/");
   return at > 0 ? tag.slice(0, at) : "";
+}
+
+/** Once the browser has painted, or soon if it does not (a page in the background). @returns {Promise<void>} */
+function nextFrame() {
+  return new Promise((resolve) => {
+    const late = setTimeout(resolve, 100);
+    requestAnimationFrame(() => {
+      clearTimeout(late);
+      setTimeout(resolve);
+    });
+  });
 }
 
 /** @param {number} runs fewer points each when there are many: a chart is some 400 pixels wide */
@@ -44,6 +56,7 @@ export function Board(parent, options) {
   let layout = "";
   let busy = 0;
   let asking = 0;
+  let shownKey = "";
   let scheduled = 0;
   const note = h("p", { class: "faint small board-note", "aria-live": "polite" });
   const sections = h("div", { class: "stack" });
@@ -158,8 +171,8 @@ export function Board(parent, options) {
       if (options.signal.aborted) return;
       for (const slot of batch) {
         if (slot.asked === key) show(slot, found.filter((one) => one.tag === slot.tag), key);
-        // One chart at a time: the browser can paint it, and hear its user, before the next.
-        await new Promise((resolve) => setTimeout(resolve));
+        // One chart for each frame: the first is seen, and the user heard, before the last is drawn.
+        await nextFrame();
       }
     } catch (error) {
       if (options.signal.aborted) return;
@@ -247,10 +260,12 @@ export function Board(parent, options) {
       view = next.view;
       lay(next.tags);
       const key = keyOf();
+      if (key !== shownKey) asking = 0;
+      shownKey = key;
       for (const slot of slots.values()) {
         if (slot.fetched === key) paint(slot);
-        // What is there is shown in the new range at once; finer buckets follow.
-        else if (slot.lines && view.x === before) slot.lines.setOptions({ zoom: view.zoom });
+        // What is there is shown in the new range at once and finer buckets follow; many lines are drawn only once.
+        else if (slot.lines && view.x === before) slot.lines[slot.data.length > COARSE_AT_MOST ? "expect" : "setOptions"]({ zoom: view.zoom });
       }
       schedule();
     },

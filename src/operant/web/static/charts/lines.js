@@ -251,6 +251,10 @@ export function Lines(parent, options) {
     setOptions(changes) {
       api.setSeries(settings.series, changes);
     },
+    /** Settings for the lines that are on their way; nothing is drawn before they are there. @param {Partial<LinesOptions>} changes */
+    expect(changes) {
+      Object.assign(settings, changes);
+    },
     /** Live points of one line. @param {string} key @param {number[]} xs @param {number[]} values */
     append(key, xs, values) {
       const line = settings.series.find((one) => one.key === key);

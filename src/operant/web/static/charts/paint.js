@@ -14,6 +14,10 @@
  */
 
 const BAND = 0.14;
+// More bands than this are one grey cloud, and half the cost of a chart; the line that is pointed at still has its own.
+const BANDS_AT_MOST = 16;
+// Dashes tell lines of one colour apart as long as there are few enough to follow one by eye.
+const DASHES_AT_MOST = 24;
 const RAW_UNDER = 0.32;
 
 /**
@@ -132,13 +136,15 @@ function evenTicks(low, high) {
 export function paintLines(context, lines, view) {
   const brush = Brush(context, view);
   const visible = lines.filter((line) => !line.hidden && line.x.length);
-  // Many bands on top of each other would be one grey cloud.
+  const few = visible.length <= BANDS_AT_MOST;
   const bandAlpha = BAND * Math.min(1, 2 / Math.sqrt(visible.length || 1));
   const thin = (visible.length > 8 ? 0.8 : 1) * view.scale;
   brush.inside(() => {
-    for (const line of visible) {
+    context.lineJoin = few ? "round" : "bevel";
+    for (const one of visible) {
+      const line = visible.length <= DASHES_AT_MOST ? one : { ...one, dash: undefined };
       const smoothed = view.smoothed.get(line.key);
-      if (line.least && line.greatest) brush.band(line, bandAlpha);
+      if (few && line.least && line.greatest) brush.band(line, bandAlpha);
       brush.stroke(line, line.mean, smoothed ? RAW_UNDER : 1, (smoothed ? 1 : 1.5) * thin);
       if (smoothed) brush.stroke(line, smoothed, 1, 2 * thin);
       brush.missing(line);
@@ -154,6 +160,7 @@ export function paintFocus(context, line, view, rim) {
   const brush = Brush(context, view);
   const smoothed = view.smoothed.get(line.key);
   brush.inside(() => {
+    if (line.least && line.greatest) brush.band(line, 2 * BAND);
     if (smoothed) brush.stroke(line, line.mean, 0.6, view.scale);
     brush.stroke({ ...line, color: rim, dash: [] }, smoothed ?? line.mean, 0.9, 6 * view.scale);
     brush.stroke(line, smoothed ?? line.mean, 1, 2.6 * view.scale);
