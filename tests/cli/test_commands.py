@@ -92,7 +92,7 @@ def test_runs_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[0].split() == ["ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"]
     assert lines[1].split()[:3] == [run_id, "cartpole", "FINISHED"]
     (row,) = json.loads(command("runs", "--json").stdout)
-    assert list(row) == ["id", "name", "status", "started", "ended", "tags"]
+    assert list(row) == ["id", "name", "status", "started", "ended", "tags", "note"]
     assert row["id"] == run_id and row["tags"] == ["demo"]
     assert row["started"] <= row["ended"]
     assert json.loads(command("runs", "--json", "--tag", "other").stdout) == []

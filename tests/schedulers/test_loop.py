@@ -130,6 +130,22 @@ def test_stop_message_for_one_job(tmp_path: Path) -> None:
     assert world.statuses == {"0": "FINISHED", "1": "KILLED", "2": "FINISHED"}
 
 
+def test_stop_message_for_a_job_that_waits(tmp_path: Path) -> None:
+    """One waits for its second attempt, one for a slot: neither is started."""
+    failing = config({"stop_criterion": {"max_tries": 2}, "max_retries": 3, "retry_delay": 1000, "parallel_size": 1})
+    world = World(
+        tmp_path, failing, lambda job: Simulation(2.0, code=3 if job.job_id == "0" else 0, values={"acc": 1.0})
+    )
+    world.tell(3.0, {"type": "stop", "jobs": ["0"]})
+    assert world.run().status == "FINISHED"
+    assert world.statuses == {"0": "KILLED", "1": "FINISHED"} and world.clock.now() < 1100
+    seeds = config({"stop_criterion": {"max_tries": 1}, "seeds": [0, 1], "parallel_size": 1})
+    world = World(tmp_path / "other", seeds, by_x(seconds=3.0))
+    world.tell(1.0, {"type": "stop", "jobs": ["0-s1"]})
+    assert world.run().status == "FINISHED"
+    assert world.statuses == {"0-s0": "FINISHED", "0-s1": "KILLED"} and len(world.site.submitted) == 1
+
+
 def test_pause_and_resume_messages(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 4}}), by_x(seconds=1.0))
     world.tell(0.5, {"type": "pause"})

@@ -29,7 +29,11 @@ COMMANDS = {
     "sync": "sync",
     "train": "train",
     "auto": "auto",
+    "ui": "ui",
     "view": "view",
+    "top": "top",
+    "plot": "plot",
+    "replay": "replay",
 }
 
 

@@ -15,15 +15,17 @@ _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = {"RUNNING": "36", "FINISHED": "32", "ERROR": "31", "KILLED": "33", "SILENT": "35", "STOPPED": "34"}
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as needed. On a terminal the widest one is cut so that a row stays on one line."""
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], whole: str | None = None) -> None:
+    """Columns as wide as needed. On a terminal the widest one is cut so that a row stays on one line, but never the
+    column with the heading ``whole``: half an address is none."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(one) for one in column) for column in zip(headings, *cells, strict=True)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     if sys.stdout.isatty():
         spare = shutil.get_terminal_size().columns - sum(widths) - 2 * (len(widths) - 1)
         if spare < 0:
-            widest = widths.index(max(widths))
+            cut = [0 if heading == whole else width for heading, width in zip(headings, widths, strict=True)]
+            widest = cut.index(max(cut))
             widths[widest] = max(10, widths[widest] + spare)
     lines = []
     for number, row in enumerate([list(headings), *cells]):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operant.cli._terminal import ago, clean, duration, iso, print_table, sparkline
+
+if TYPE_CHECKING:
+    from operant.tracking.reading.index import RunRow
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +48,7 @@ def _list(args: argparse.Namespace) -> int:
         if (args.status is None or row.status == args.status.upper()) and set(args.tag) <= set(row.tags)
     ][: args.last]
     if args.json:
-        print(
-            json.dumps([{**vars(row), "started": iso(row.started), "ended": iso(row.ended)} for row in rows], indent=1)
-        )
+        print(json.dumps([_row(row) for row in rows], indent=1))
     elif rows:
         cells = [
             (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
@@ -60,6 +61,18 @@ def _list(args: argparse.Namespace) -> int:
         print("    with SummaryWriter('first') as writer:")
         print("        writer.add_scalar('return', 1.0, 0)")
     return 0
+
+
+def _row(row: RunRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "status": row.status,
+        "started": iso(row.started),
+        "ended": iso(row.ended),
+        "tags": row.tags,
+        "note": row.note,
+    }
 
 
 def _took(started: float | None, ended: float | None) -> str:
@@ -84,6 +97,7 @@ def _show(args: argparse.Namespace) -> int:
         "took": _took(summary.started, summary.ended),
         "attempt": str(run.attempt) if run.attempt > 1 else "",
         "tags": " ".join(run.tags),
+        "note": run.note,
         "command": " ".join(summary.command),
         "host": str(run.provenance.get("process", {}).get("host", "")),
         "git": f"{git['commit'][:12]} {git['branch']}{' with changes' if git['dirty'] else ''}" if git else "",
@@ -137,6 +151,7 @@ def _as_json(run: Any, scalars: dict[str, Any] | None) -> dict[str, Any]:
         "started": iso(summary.started),
         "ended": iso(summary.ended),
         "tags": run.tags,
+        "note": run.note,
         "attempt": run.attempt,
         "error": summary.error,
         "params": run.params,

@@ -40,6 +40,7 @@ def _show(args: argparse.Namespace) -> int:
     folder = find_search(root, args.task)
     only = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else None
     found = describe(folder, only)
+    _add_urls(root, found)
     if args.scalar:
         for job in found["jobs"]:
             job["scalars"] = job_scalars(folder, job["id"])
@@ -53,10 +54,22 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
+def _add_urls(root: Path, found: dict[str, Any]) -> None:
+    """Where the page shows the search's runs side by side, and each job."""
+    from operant.web.address import address_of, compare_url, job_url
+
+    address = address_of(root)
+    found["url"] = compare_url(address, found["task"], (found["compare"] or {}).get("id"))
+    for job in found["jobs"]:
+        job["url"] = job_url(address, job["run"])
+
+
 def _show_all(root: Path, args: argparse.Namespace) -> int:
     from operant.schedulers.overview import describe, list_searches
 
     found = [describe(folder) for folder in list_searches(root)]
+    for one in found:
+        _add_urls(root, one)
     short = [{**{key: value for key, value in one.items() if key != "jobs"}, "jobs": len(one["jobs"])} for one in found]
     if args.out is not None:
         _write_yaml(args.out, short)
@@ -78,6 +91,7 @@ def _print_search(found: dict[str, Any]) -> None:
         print(clean(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
     if found["compare"]:
         print(clean(f"group {found['compare'].get('name')!r}, id {found['compare'].get('id')}"))
+    print(f"page {found['url']} (`operant ui` serves it)")
     for check in found["final_check"] or ():
         print(
             f"final check of proposal {check['number']}: {check['mean']:.6g} "
@@ -93,9 +107,9 @@ def _print_search(found: dict[str, Any]) -> None:
         settings = " ".join([f"{key}={_short(value)}" for key, value in job["arg_dict"].items()])
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
-        rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told])
-    headings = ["job", "status", "reward", "took", *scalars, "settings", ""]
-    print_table(headings, rows)
+        rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told, job["url"]])
+    headings = ["job", "status", "reward", "took", *scalars, "settings", "", "page"]
+    print_table(headings, rows, whole="page")
 
 
 def _counts(found: dict[str, Any]) -> str:

@@ -82,7 +82,10 @@ class Ledger:
         self.checks: dict[int, dict[str, Any]] = {}
         self.seconds_before = 0.0
         """Time that earlier controllers spent on this search."""
+        self.first_wall: float | None = None
         self.last_wall: float | None = None
+        self.paused = False
+        """Whether its user told the present controller to start no more jobs for now."""
 
     def fold_all(self, records: Iterable[dict[str, Any]]) -> Ledger:
         handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
@@ -97,6 +100,9 @@ class Ledger:
         self.opened = record
         self.closed = None
         self.stopping = None
+        self.paused = False
+        if self.first_wall is None:
+            self.first_wall = record.get("wall")
         self._note_wall(record)
 
     def _fold_proposed(self, record: dict[str, Any]) -> None:
@@ -150,8 +156,12 @@ class Ledger:
         self.proposals[record["number"]].raced_out = True
 
     def _fold_message(self, record: dict[str, Any]) -> None:
-        self.messages.append(record["content"])
-        if record["content"].get("type") == "limits" and self.stopping and self.stopping["reason"] == "max_tries":
+        content = record["content"]
+        self.messages.append(content)
+        kind = content.get("type")
+        if kind in ("pause", "resume"):
+            self.paused = kind == "pause"
+        elif kind == "limits" and self.stopping and self.stopping["reason"] == "max_tries":
             self.stopping = None  # the rule stops it again, if it still does
 
     def _fold_stopping(self, record: dict[str, Any]) -> None:

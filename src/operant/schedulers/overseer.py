@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -94,18 +95,35 @@ class Overseer:
         for job_id in promotions() if promotions is not None else ():
             self.scheduler.go_on(job_id)
 
+    def _stop_jobs(self, wanted: set[str]) -> None:
+        """End these jobs: those that run are cancelled, those that wait for a slot or for their turn never start."""
+        scheduler, reason = self.scheduler, "stopped by its user"
+        running = [job for job in scheduler.running.values() if job.id in wanted]
+        scheduler.cancel(running, "KILLED", reason)
+        waiting = [job for job in (*scheduler.ready, *(one for _, _, one in scheduler.delayed)) if job.id in wanted]
+        for job in waiting:
+            if job in scheduler.ready:
+                scheduler.ready.remove(job)
+            else:
+                scheduler.delayed[:] = [one for one in scheduler.delayed if one[2] is not job]
+                heapq.heapify(scheduler.delayed)
+            if job.attempt == 0:
+                scheduler.journal.append("planned", job=job.id, number=job.number, seed=job.seed, status="KILLED")
+                job.status = "KILLED"
+            else:
+                scheduler.record_end(job, "KILLED", reason, {})
+            scheduler.settle(job)
+        for job in scheduler.jobs.values():
+            if job.id in wanted and job.status == "PAUSED":
+                scheduler.record_end(job, "KILLED", reason, {})
+
     def _read_inbox(self) -> None:
         for message in collect_messages(self.scheduler.folder):
             content = message.content
             self.scheduler.journal.append("message", content=content, wall=self.scheduler.clock.wall())
             kind = content["type"]
             if kind == "stop" and content.get("jobs"):
-                wanted = {str(one) for one in content["jobs"]}
-                self.scheduler.cancel(
-                    [job for job in self.scheduler.running.values() if job.id in wanted],
-                    "KILLED",
-                    "stopped by its user",
-                )
+                self._stop_jobs({str(one) for one in content["jobs"]})
             elif kind == "stop":
                 self.scheduler.stop("stopped by its user", kill=True, status="KILLED")
             elif kind in ("pause", "resume"):

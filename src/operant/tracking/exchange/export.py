@@ -1,4 +1,4 @@
-"""A run in the formats of others: CSV, JSON lines, Parquet, TensorBoard."""
+"""A run in the formats of others: CSV, JSON lines, Parquet, TensorBoard, and the stores of W&B, MLflow and Aim."""
 
 from __future__ import annotations
 
@@ -6,28 +6,51 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.tracking.reading.run import Run
 
-__all__ = ["FORMATS", "export_run"]
+__all__ = ["FORMATS", "Format", "export_run", "find_format"]
+
+
+class Format(NamedTuple):
+    suffix: str
+    write: Callable[[Run, Path], Path | None]
+    """Writes a run to a path; a store says where in it the run went."""
+    hint: str = ""
+    """How to open what was written, with ``{target}`` for its place."""
+    store: str = ""
+    """For a format that holds many runs: what it is called by default. Runs are added to one that exists."""
+    each: bool = False
+    """Whether the hint is about the run alone, not about the whole store."""
+
+
+def find_format(kind: str, also: str = "") -> Format:
+    """The format called ``kind``; ``also`` is another name that the error should mention."""
+    known = [*FORMATS, *([also] if also else [])]
+    if kind not in FORMATS:
+        raise UsageError(f"there is no export to {kind!r}{nearest(kind, known)}: it is one of {', '.join(known)}")
+    return FORMATS[kind]
 
 
 def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
     """Write ``run`` as ``kind`` (a key of :data:`FORMATS`) to ``target`` and return where it went.
 
-    CSV, JSON lines and Parquet hold the scalars, a row for each point; ``tensorboard`` is a folder that
-    TensorBoard opens, with text, pictures, histograms and settings too.
+    CSV, JSON lines and Parquet hold the scalars, a row for each point; ``tensorboard`` is a folder that TensorBoard
+    opens, with text, pictures, histograms and settings too. ``wandb``, ``mlflow`` and ``aim`` add the run to a store
+    of that tool, which must be installed.
     """
-    if kind not in FORMATS:
-        raise UsageError(f"there is no export to {kind!r}{nearest(kind, FORMATS)}: it is one of {', '.join(FORMATS)}")
-    suffix, write = FORMATS[kind]
-    target = target or Path(f"{run.id.replace('/', '-')}{suffix}")
+    form = find_format(kind)
+    if form.store:
+        place = target or Path(form.store)
+        return form.write(run, place) or place
+    target = target or Path(f"{run.id.replace('/', '-')}{form.suffix}")
     if target.exists():
         raise UsageError(f"{target} exists already: name another place with --out, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.name}.part")
-    write(run, staged)
+    form.write(run, staged)
     staged.rename(target)
     return target
 
@@ -93,9 +116,32 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
             out.add_hparams(settings, metrics, run.summary.started or 0.0)
 
 
-FORMATS: dict[str, tuple[str, Callable[[Run, Path], None]]] = {
-    "csv": (".csv", _to_csv),
-    "jsonl": (".jsonl", _to_jsonl),
-    "parquet": (".parquet", _to_parquet),
-    "tensorboard": ("-tensorboard", _to_tensorboard),
+def _to_wandb(run: Run, folder: Path) -> Path:
+    from operant.tracking.exchange.to_wandb import write_wandb
+
+    return write_wandb(run, folder)
+
+
+def _to_mlflow(run: Run, file: Path) -> Path:
+    from operant.tracking.exchange.to_mlflow import write_mlflow
+
+    return write_mlflow(run, file)
+
+
+def _to_aim(run: Run, folder: Path) -> Path:
+    from operant.tracking.exchange.to_aim import write_aim
+
+    return write_aim(run, folder)
+
+
+FORMATS: dict[str, Format] = {
+    "csv": Format(".csv", _to_csv),
+    "jsonl": Format(".jsonl", _to_jsonl),
+    "parquet": Format(".parquet", _to_parquet),
+    "tensorboard": Format("-tensorboard", _to_tensorboard, "Open it with: tensorboard --logdir {target}"),
+    "wandb": Format("", _to_wandb, "Send it with: wandb sync {target}", store="wandb-runs", each=True),
+    "mlflow": Format(
+        "", _to_mlflow, "Open it with: mlflow ui --backend-store-uri sqlite:///{target}", store="mlflow.db"
+    ),
+    "aim": Format("", _to_aim, "Open it with: aim up --repo {target}", store="aim-runs"),
 }

@@ -38,8 +38,9 @@ def post_message(folder: Path, content: dict[str, Any]) -> Path:
     return target
 
 
-def collect_messages(folder: Path) -> list[Message]:
-    """The messages that wait, oldest first. What is no message is moved aside, so that it is looked at once only."""
+def collect_messages(folder: Path, *, set_aside: bool = True) -> list[Message]:
+    """The messages that wait, oldest first. What is no message is moved aside, so that it is looked at once only;
+    who only looks on passes over it."""
     inbox = folder / "inbox"
     try:
         names = sorted(path.name for path in inbox.iterdir() if path.suffix == ".json" and path.name[0] != ".")
@@ -57,7 +58,8 @@ def collect_messages(folder: Path) -> list[Message]:
         except FileNotFoundError:
             continue
         except (ValueError, OSError):
-            path.replace(inbox / f".refused-{name}")
+            if set_aside:
+                path.replace(inbox / f".refused-{name}")
             continue
         found.append(Message(path, content))
     return found

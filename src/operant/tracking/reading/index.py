@@ -12,22 +12,23 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operant.tracking.format.segments import segment_files
+from operant.tracking.format.segments import SEGMENT_NAME
 from operant.tracking.places import cache_dir, iter_run_dirs, root_key
 from operant.tracking.reading.log import RunLog
 from operant.tracking.reading.summary import RunSummary
 
 __all__ = ["Index", "RunRow"]
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 create table if not exists runs (
-    id text primary key, stamp text, name text, status text, started real, ended real, tags text, state text
-) without rowid
+    id text primary key, stamp text, name text, status text, started real, ended real, tags text, note text,
+    params text, last text, state text
+)
 """
 
 
@@ -39,6 +40,10 @@ class RunRow:
     started: float | None
     ended: float | None
     tags: list[str]
+    note: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
+    """The last value of each scalar."""
 
 
 class Index:
@@ -55,27 +60,44 @@ class Index:
             known = _read(database)
             rows, changed = [], []
             for run_id, folder in folders.items():
-                stamp = _stamp(folder)
+                mark = stamp(folder)
                 row = known.get(run_id)
-                if row is None or row[0] != stamp or row[1] is None:
+                if row is None or row[0] != mark or row[1] is None:
                     summary = self._summarize(database, run_id, folder, known=row is not None)
-                    changed.append((run_id, stamp, summary))
-                    rows.append(_row_of(summary))
+                    changed.append((run_id, mark, summary))
+                    rows.append(row_of(summary))
                 else:
-                    rows.append(RunRow(run_id, *row[2:]))
+                    rows.append(row[1])
             if writable and database is not None:
                 _write(database, changed, gone=known.keys() - folders.keys())
         return sorted(rows, key=lambda row: (row.started or 0.0, row.id), reverse=True)
+
+    def load(self) -> dict[str, tuple[str, RunRow | None]]:
+        """What is stored of each run: its stamp then, and its row if it had ended."""
+        with self._opened() as (database, _):
+            return _read(database)
+
+    def summary(self, run_id: str, folder: Path) -> RunSummary:
+        """The summary of one run, gone on with from where it was stored."""
+        with self._opened() as (database, _):
+            return self._summarize(database, run_id, folder, known=True)
+
+    def store(self, changed: list[tuple[str, str, RunSummary]], gone: set[str]) -> None:
+        """Keep (id, stamp, summary) of runs that changed; nothing happens while another process does."""
+        with self._opened() as (database, writable):
+            if writable and database is not None:
+                _write(database, changed, gone)
 
     @staticmethod
     def _summarize(database: sqlite3.Connection | None, run_id: str, folder: Path, known: bool) -> RunSummary:
         """Go on from the stored summary, or read the run from its start."""
         summary = RunSummary(run_id, RunLog(folder))
         if known and database is not None:
-            (state,) = database.execute("select state from runs where id = ?", (run_id,)).fetchone()
             try:
-                summary = RunSummary.from_json(folder, json.loads(state))
-            except (KeyError, TypeError, ValueError):
+                found = database.execute("select state from runs where id = ?", (run_id,)).fetchone()
+                if found is not None:
+                    summary = RunSummary.from_json(folder, json.loads(found[0]))
+            except (sqlite3.DatabaseError, KeyError, TypeError, ValueError):
                 pass
         summary.update()
         return summary
@@ -121,32 +143,55 @@ class Index:
         return None
 
 
-def _stamp(folder: Path) -> str:
-    """Changes whenever something was appended."""
+def stamp(folder: Path) -> str:
+    """Changes whenever something was appended, or somebody left a note."""
     parts = []
-    for path in segment_files(folder):
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            continue
-        parts.append(f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}")
-    return "|".join(parts)
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if SEGMENT_NAME.fullmatch(entry.name) or entry.name == "inbox":
+                    stat = entry.stat()
+                    parts.append(f"{entry.name}:{stat.st_size}:{stat.st_mtime_ns}")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return "|".join(sorted(parts))
 
 
-def _row_of(summary: RunSummary) -> RunRow:
-    return RunRow(summary.id, summary.name, summary.status, summary.started, summary.ended, summary.tags)
+def row_of(summary: RunSummary) -> RunRow:
+    last = {tag: one.last_value for tag, one in summary.series.items()}
+    return RunRow(
+        summary.id,
+        summary.name,
+        summary.status,
+        summary.started,
+        summary.ended,
+        summary.labels,
+        summary.note,
+        summary.params,
+        last,
+    )
 
 
-def _read(database: sqlite3.Connection | None) -> dict[str, tuple[Any, ...]]:
-    """(stamp, final status or None, name, status, started, ended, tags) of every run in the index."""
+def has_ended(summary: RunSummary) -> bool:
+    """How a run ended is final; whether a process still lives must be asked again each time."""
+    return summary.main is not None and summary.main.end is not None
+
+
+def _read(database: sqlite3.Connection | None) -> dict[str, tuple[str, RunRow | None]]:
+    """Stamp of every run in the index, and the row of those that have ended."""
     if database is None:
         return {}
-    found: dict[str, tuple[Any, ...]] = {}
+    found: dict[str, tuple[str, RunRow | None]] = {}
+    columns = "id, stamp, name, status, started, ended, tags, note, params, last"
     try:
-        for run_id, stamp, name, status, started, ended, tags in database.execute(
-            "select id, stamp, name, status, started, ended, tags from runs"
+        for run_id, mark, name, status, started, ended, tags, note, params, last in database.execute(
+            f"select {columns} from runs"
         ):
-            found[run_id] = (stamp, status, name, status, started, ended, json.loads(tags))
+            row = None
+            if status is not None:
+                texts = (json.loads(tags), note, json.loads(params), json.loads(last))
+                row = RunRow(run_id, name, status, started, ended, *texts)
+            found[run_id] = (mark, row)
     except (sqlite3.DatabaseError, ValueError):
         return {}
     return found
@@ -154,15 +199,14 @@ def _read(database: sqlite3.Connection | None) -> dict[str, tuple[Any, ...]]:
 
 def _write(database: sqlite3.Connection, changed: list[tuple[str, str, RunSummary]], gone: set[str]) -> None:
     rows = []
-    for run_id, stamp, one in changed:
-        # How a run ended is final; whether a process still lives must be asked again each time.
-        said = one.main.end if one.main is not None else None
-        status = one.status if said is not None else None
-        state = json.dumps(one.to_json())
-        rows.append((run_id, stamp, one.name, status, one.started, one.ended, json.dumps(one.tags), state))
+    for run_id, mark, one in changed:
+        row = row_of(one)
+        status = row.status if has_ended(one) else None
+        texts = (json.dumps(row.tags), row.note, json.dumps(row.params), json.dumps(row.last))
+        rows.append((run_id, mark, row.name, status, row.started, row.ended, *texts, json.dumps(one.to_json())))
     try:
         with database:
-            database.executemany("insert or replace into runs values (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            database.executemany(f"insert or replace into runs values ({', '.join('?' * 11)})", rows)
             database.executemany("delete from runs where id = ?", [(run_id,) for run_id in gone])
     except sqlite3.DatabaseError:
         pass  # a full cache disk: the list was still right

@@ -62,6 +62,8 @@ class RunLog:
         self._tails: dict[str, BlockTail] = {}
         self._inside: dict[str, str | None] = {}
         """For each file the segment its next block belongs to; None while passing over one."""
+        self.reading = ""
+        """The file that the item which :meth:`poll` gave last came from."""
 
     def poll(self) -> Iterator[tuple[Segment, dict[str, Any] | Block]]:
         """Each new record, and each new block of points, with the segment it belongs to."""
@@ -75,6 +77,7 @@ class RunLog:
                 continue
             if path.name not in self._inside:
                 self._inside[path.name] = path.name if path.name not in self.segments else None
+            self.reading = path.name
             for block in tail.poll():
                 yield from self._items(path.name, block)
             inside = self._inside[path.name]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from operant.errors import UsageError, nearest
-from operant.tracking.format.blocks import Block
+from operant.tracking.format.blocks import ALIGNMENT, BLOCK_HEADER, MIXED, Block, scan_blocks
 from operant.tracking.places import check_run_id, find_root, resolve_run_dir
 from operant.tracking.reading.log import RunLog, Segment
 from operant.tracking.reading.points import Points, concatenate, empty_points, split_points
@@ -52,6 +52,18 @@ class _Chunk(NamedTuple):
     points: Points
 
 
+class _Passed(NamedTuple):
+    """A block of which not all series were wanted, and where to find it again."""
+
+    file: str
+    offset: int
+    length: int
+    number: int | None
+    """The series, where it is a block of one."""
+    segment: Segment
+    attempt: int
+
+
 class Run:
     """One run, opened by its id.
 
@@ -62,7 +74,10 @@ class Run:
     program recorded anew hide the ones they supersede; ``superseded=True`` shows those as well.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], run_id: str | None = None) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], run_id: str | None = None, *, only: Iterable[str] | None = None
+    ) -> None:
+        """With ``only`` the points of other tags are passed over until :meth:`want` asks for them."""
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise UsageError(f"there is no run in {str(self.folder)!r}")
@@ -73,6 +88,10 @@ class Run:
         self._pyramids: dict[str, Pyramid] = {}
         self._records: dict[str, list[dict[str, Any]]] = {}
         self._orphans = 0
+        self._only = None if only is None else set(only)
+        self._passed: list[_Passed] = []
+        self.held_bytes = 0
+        """How much memory the points take that were kept so far."""
         self._read_on()
 
     @classmethod
@@ -105,11 +124,18 @@ class Run:
     @property
     def tags(self) -> list[str]:
         """The labels of the run."""
-        return self.summary.tags
+        return self.summary.labels
+
+    @property
+    def note(self) -> str:
+        """What people wrote about the run."""
+        return self.summary.note
 
     @property
     def scalar_tags(self) -> list[str]:
-        return sorted(self._chunks)
+        if self._only is None:
+            return sorted(self._chunks)
+        return sorted({tag for segment in self._log.segments.values() for tag in segment.names.values()})
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -135,6 +161,7 @@ class Run:
 
     def _read_on(self) -> dict[str, list[Points]]:
         fresh: dict[str, list[Points]] = {}
+        self.summary.annotations.update(self.folder)
         for segment, item in self._log.poll():
             if isinstance(item, Block):
                 for tag, points in self._take_points(segment, item):
@@ -233,13 +260,55 @@ class Run:
             raise UsageError(f"run {self.id} has no scalar {tag!r}{nearest(str(tag), self._chunks)}")
         return tag
 
+    def want(self, tags: Iterable[str]) -> None:
+        """Read the points of these tags too, from the blocks that were passed over so far."""
+        missing = set(tags) - (self._only or set())
+        if self._only is None or not missing:
+            return
+        self._only |= missing
+        files: dict[str, int] = {}
+        try:
+            for place in self._passed:
+                wanted = {number for number, tag in place.segment.names.items() if tag in missing}
+                if not wanted or (place.number is not None and place.number not in wanted):
+                    continue
+                if place.file not in files:
+                    files[place.file] = os.open(self.folder / place.file, os.O_RDONLY | os.O_CLOEXEC)
+                data = os.pread(files[place.file], place.length, place.offset)
+                for block in scan_blocks(memoryview(data), place.offset).blocks:
+                    for number, points in split_points(block, wanted):
+                        chunk = _Chunk(place.attempt, place.segment.name, block.sequence, points)
+                        self.held_bytes += points.nbytes
+                        self._chunks.setdefault(place.segment.names[number], []).append(chunk)
+        finally:
+            for descriptor in files.values():
+                os.close(descriptor)
+
+    def want_all(self) -> None:
+        """Read the points of every tag, those to come included."""
+        if self._only is not None:
+            self.want(self.scalar_tags)
+            self._only = None
+            self._passed.clear()
+
     def _take_points(self, segment: Segment, block: Block) -> Iterator[tuple[str, Points]]:
-        for number, points in split_points(block):
+        wanted: set[int] | None = None
+        if self._only is not None:
+            wanted = {number for number, tag in segment.names.items() if tag in self._only}
+            number = None if block.kind == MIXED else int.from_bytes(block.payload[:4], "little")
+            if number is None or number not in wanted:
+                length = BLOCK_HEADER.size + len(block.payload) + (-len(block.payload) % ALIGNMENT)
+                place = _Passed(self._log.reading, block.offset, length, number, segment, segment.attempt)
+                self._passed.append(place)
+            if not wanted:
+                return
+        for number, points in split_points(block, wanted):
             tag = segment.names.get(number)
             if tag is None:
                 self._orphans += len(points)
                 continue
             chunk = _Chunk(segment.attempt, segment.name, block.sequence, points)
+            self.held_bytes += points.nbytes
             self._chunks.setdefault(tag, []).append(chunk)
             yield tag, points
 

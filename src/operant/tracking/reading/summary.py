@@ -13,6 +13,7 @@ from typing import Any
 
 from operant.tracking.format.blocks import Block
 from operant.tracking.identity import is_alive
+from operant.tracking.reading.annotations import Annotations
 from operant.tracking.reading.log import RunLog, Segment
 
 __all__ = ["RunSummary", "SeriesSummary", "summarize"]
@@ -41,6 +42,16 @@ class RunSummary:
     """For each attempt after the first: the step it went on from (None: from the start)."""
     series: dict[str, SeriesSummary] = field(default_factory=dict)
     lost_points: int = 0
+    annotations: Annotations = field(default_factory=Annotations)
+
+    @property
+    def labels(self) -> list[str]:
+        """The tags, as the program gave them and people changed them since."""
+        return self.annotations.apply(self.tags)
+
+    @property
+    def note(self) -> str:
+        return self.annotations.note
 
     @property
     def attempt(self) -> int:
@@ -83,7 +94,7 @@ class RunSummary:
 
     def update(self) -> bool:
         """Fold in what was appended since; return whether anything was."""
-        changed = False
+        changed = self.annotations.update(self.log.folder)
         for segment, item in self.log.poll():
             changed = True
             if isinstance(item, Block):
@@ -126,15 +137,14 @@ class RunSummary:
         self.tags += [tag for tag in tags if tag not in self.tags]
 
     def _fold_points(self, segment: Segment, block: Block) -> None:
-        from operant.tracking.reading.points import split_points
+        from operant.tracking.reading.points import last_points
 
-        for number, points in split_points(block):
+        for number, count, (step, wall, value) in last_points(block):
             tag = segment.names.get(number)
             if tag is None:
                 continue
             series = self.series.setdefault(tag, SeriesSummary())
-            series.count += len(points)
-            step, wall, value = points[-1].item()
+            series.count += count
             if wall >= series.last_wall:
                 series.last_step, series.last_wall, series.last_value = step, wall, value
 

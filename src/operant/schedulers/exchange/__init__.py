@@ -1,0 +1,1 @@
+"""Searches to and from the tools that others keep theirs in."""

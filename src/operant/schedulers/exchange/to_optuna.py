@@ -1,0 +1,134 @@
+"""A search as an Optuna study, so that optuna-dashboard and Optuna's own plots open it."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import warnings
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from operant.errors import OperantError, UsageError
+from operant.schedulers.exchange.optuna_space import OptunaSpace
+from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
+from operant.schedulers.ledger import JobRecord, Ledger, ProposalRecord, read_ledger
+from operant.schedulers.recorded import job_reader, recorded_rule
+from operant.schedulers.rewards import RewardRule
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+__all__ = ["Exported", "export_to_optuna"]
+
+
+class Exported(NamedTuple):
+    path: Path
+    trials: int
+    left_out: int
+    """Proposals that are still under way; filtered ones were never tried and are not counted."""
+
+
+def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
+    """Write the search in ``folder`` as a study of its name to ``target``, a new file.
+
+    A name that ends in ``.db`` or ``.sqlite`` gets a SQLite file, any other a journal file, which Optuna writes
+    many times as fast. Each proposal is a trial:
+    FINISHED is COMPLETE, STOPPED is PRUNED, ERROR and KILLED are FAIL. Reports are its intermediate values; with
+    several seeds their mean, up to the step that all of them have reached.
+    """
+    optuna = load_optuna()
+    target = target or Path(f"{folder.name}-optuna.log")
+    if target.exists():
+        raise UsageError(f"{target} exists already: name another place with --out, or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    ledger, _ = read_ledger(folder)
+    config = ledger.opened.get("config") or {}
+    search_args = (config.get("task") or {}).get("search_args")
+    tried = [one for one in ledger.proposals.values() if not one.filtered]
+    done = [one for one in tried if one.status is not None]
+    space = OptunaSpace(search_args, [one.config for one in done])
+    jobs: dict[int, list[JobRecord]] = {}
+    for job in ledger.jobs.values():
+        if not job.is_check:
+            jobs.setdefault(job.number, []).append(job)
+    rule = recorded_rule(ledger.opened)
+    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    try:
+        with open_new(staged, like=target) as storage:
+            study = optuna.create_study(
+                storage=storage, study_name=folder.name, direction="maximize" if ledger.maximize else "minimize"
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # so since 2023
+                study.set_metric_names([rule.attribute])
+            study.set_user_attr("operant:reward_attribute", rule.attribute)
+            if search_args is not None:
+                study.set_user_attr("operant:search_args", search_args)
+            if space.as_json:
+                study.set_user_attr("operant:json_params", space.as_json)
+            study.add_trials([_trial(one, jobs.get(one.number, []), ledger, space, folder, rule) for one in done])
+        staged.replace(target)
+    finally:
+        for leftover in target.parent.glob(f"{staged.name}*"):  # a journal has a lock file beside it
+            leftover.unlink(missing_ok=True)
+    return Exported(target, len(done), len(tried) - len(done))
+
+
+def _trial(
+    proposal: ProposalRecord, jobs: list[JobRecord], ledger: Ledger, space: OptunaSpace, folder: Path, rule: RewardRule
+) -> FrozenTrial:
+    from optuna.trial import TrialState, create_trial
+
+    usable = proposal.reward is not None and not math.isnan(proposal.reward)
+    early = proposal.status == "STOPPED" or proposal.raced_out
+    if proposal.status == "FINISHED" and usable and not early:
+        state = TrialState.COMPLETE
+    else:
+        state = TrialState.PRUNED if early else TrialState.FAIL
+    params = space.params(proposal.config)
+    attributes: dict[str, Any] = {
+        "operant:number": proposal.number,
+        "operant:status": proposal.status,
+        "operant:jobs": [job.id for job in jobs],
+    }
+    if len(jobs) > 1:
+        attributes["operant:seed_rewards"] = {str(job.seed): job.reward for job in jobs}
+    if proposal.budget is not None:
+        attributes["operant:budget"] = proposal.budget
+    others = {key: value for key, value in proposal.values.items() if key != rule.attribute}
+    if others:
+        attributes["operant:values"] = others
+    errors = [job.error for job in jobs if job.error]
+    if errors:
+        attributes["operant:error"] = errors[0]
+    trial = create_trial(
+        state=state,
+        value=proposal.reward if usable and state is not TrialState.FAIL else None,
+        params=params,
+        distributions={name: space.distributions[name] for name in params},
+        user_attrs=attributes,
+        intermediate_values=_reports(folder, jobs, rule),
+    )
+    started = [job.started for job in jobs if job.started is not None]
+    ended = [job.ended for job in jobs if job.ended is not None]
+    begin = min(started, default=ledger.opened.get("wall", 0.0))
+    trial.datetime_start = datetime.fromtimestamp(begin)
+    trial.datetime_complete = datetime.fromtimestamp(max([begin, *ended]))
+    return trial
+
+
+def _reports(folder: Path, jobs: list[JobRecord], rule: RewardRule) -> dict[int, float]:
+    curves = []
+    for job in jobs:
+        reader = job_reader(folder, job.id, rule)
+        try:
+            reader.refresh(ended=True)
+        except (OperantError, OSError):
+            continue
+        curves.append({int(one["iteration"]): float(one["value"]) for one in reader.history()})
+    curves = [one for one in curves if one]
+    if not curves:
+        return {}
+    common = set(curves[0]).intersection(*curves[1:])
+    return {step: math.fsum(one[step] for one in curves) / len(curves) for step in sorted(common)}

@@ -1,0 +1,79 @@
+"""Pictures, films and files of a run. Only what the run itself lists is given out, under a type that runs nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from operant.tracking.recording.blobs import BLOB_NAME, blob_path
+from operant.web.answers import Ask, NotFound
+from operant.web.desk import Desk
+
+__all__ = ["blob", "read_blob"]
+
+_SHOWN = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".mp4": "video/mp4",
+    ".webm": "video/webm",
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+}
+_AS_TEXT = {".txt", ".log", ".json", ".yaml", ".yml", ".toml", ".csv", ".md", ".py", ".diff", ".cfg", ".ini"}
+_SANDBOX = "default-src 'none'; sandbox"
+
+
+def blob(desk: Desk, ask: Ask) -> Any:
+    from starlette.responses import FileResponse
+
+    opened = desk.runs.open(ask.text("id"))
+    name = ask.text("name")
+    with opened.lock:
+        opened.refresh()
+        listed = _listed(opened.run)
+    if name not in listed or not BLOB_NAME.fullmatch(name):
+        raise NotFound("the run lists no such file")
+    path = blob_path(opened.folder, name)
+    try:
+        found = path.lstat()
+    except OSError:
+        raise NotFound("the file is not here (it may not have been sent yet)") from None
+    if not stat.S_ISREG(found.st_mode) or path.parent.is_symlink():
+        raise NotFound("what lies under that name is no plain file")
+    kind = _SHOWN.get(path.suffix)
+    headers = {"content-security-policy": _SANDBOX, "cache-control": "private, max-age=31536000, immutable"}
+    if kind is not None:
+        return FileResponse(path, media_type=kind, headers=headers, stat_result=found)
+    if path.suffix in _AS_TEXT:
+        return FileResponse(path, media_type="text/plain; charset=utf-8", headers=headers, stat_result=found)
+    # Pages and drawings (html, svg) can hold programs: they are saved, never shown.
+    headers["content-disposition"] = f'attachment; filename="{name}"'
+    return FileResponse(path, media_type="application/octet-stream", headers=headers, stat_result=found)
+
+
+def _listed(run: Any) -> set[str]:
+    found = set()
+    for kind in ("file", "media"):
+        for record in run.records(kind):
+            one = record.get("blob")
+            found.add(str(one.get("name")) if isinstance(one, dict) else "")
+    diff = (run.provenance.get("git") or {}).get("diff")
+    if isinstance(diff, dict):
+        found.add(str(diff.get("name")))
+    return found
+
+
+def read_blob(folder: Path, name: str, most: int) -> str | None:
+    """The text of a blob; None if it is not here."""
+    try:
+        descriptor = os.open(blob_path(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read(most).decode("utf-8", "replace")

@@ -1,0 +1,61 @@
+"""Every address of the page's server, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from operant.web import blobs, charts, compares, metrics, runs_api, searches_api
+from operant.web.answers import Ask, endpoint
+from operant.web.desk import Desk
+from operant.web.events import Hub
+from operant.web.pages import page_routes
+
+__all__ = ["API", "api_routes"]
+
+Function = Callable[[Desk, Ask], Any]
+
+API: tuple[tuple[str, str, Function], ...] = (
+    ("GET", "/metrics", metrics.metrics),
+    ("GET", "/api/overview", runs_api.overview),
+    ("GET", "/api/searches", searches_api.every),
+    ("GET", "/api/searches/{name}", searches_api.describe),
+    ("GET", "/api/searches/{name}/intermediate", searches_api.intermediate),
+    ("GET", "/api/searches/{name}/scalars", searches_api.scalars),
+    ("GET", "/api/searches/{name}/importance", searches_api.importance),
+    ("GET", "/api/searches/{name}/slices", searches_api.slices),
+    ("GET", "/api/searches/{name}/contour", searches_api.contour),
+    ("GET", "/api/searches/{name}/log", searches_api.log),
+    ("POST", "/api/searches/{name}/stop", searches_api.stop),
+    ("POST", "/api/searches/{name}/pause", searches_api.pause),
+    ("POST", "/api/searches/{name}/resume", searches_api.resume),
+    ("POST", "/api/searches/{name}/note", searches_api.add_note),
+    ("POST", "/api/searches/{name}/tags", searches_api.edit_tags),
+    ("POST", "/api/searches/{name}/jobs/{job}/stop", searches_api.stop_job),
+    ("GET", "/api/runs", runs_api.every),
+    ("POST", "/api/runs/rows", runs_api.rows_of),
+    ("GET", "/api/run", runs_api.describe),
+    ("GET", "/api/run/blob", blobs.blob),
+    ("GET", "/api/run/console", runs_api.console),
+    ("POST", "/api/run/note", runs_api.add_note),
+    ("POST", "/api/run/tags", runs_api.edit_tags),
+    ("POST", "/api/run/stop", runs_api.stop),
+    ("POST", "/api/charts", charts.charts),
+    ("GET", "/api/compares", compares.every),
+    ("POST", "/api/compares", compares.create),
+    ("GET", "/api/compares/{id}", compares.describe),
+    ("POST", "/api/compares/{id}/add", compares.add),
+)
+
+
+def api_routes(desk: Desk, hub: Hub) -> list[Route]:
+    async def healthz(_: Request) -> JSONResponse:
+        return JSONResponse({"status": "ok"})
+
+    routes = [Route(path, endpoint(desk, function), methods=[method]) for method, path, function in API]
+    own = [Route("/healthz", healthz, methods=["GET"]), Route("/api/events", hub.events, methods=["GET"])]
+    return [*own, *routes, *page_routes()]

@@ -1,0 +1,89 @@
+"""``operant ui``: the page over one ``.operant`` folder."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operant.errors import MissingExtraError, UsageError
+from operant.web.address import leave_address
+from operant.web.security import Gatekeeper, is_loopback
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+__all__ = ["application", "run_ui"]
+
+
+def application(root: Path, token: str | None, host_names: Iterable[str]) -> tuple[Starlette, Gatekeeper]:
+    """The application over ``root``, and the same behind its gatekeeper."""
+    try:
+        from starlette.applications import Starlette
+    except ImportError:
+        raise MissingExtraError("`operant ui`", "web") from None
+    from operant.web.answers import answer
+    from operant.web.desk import Desk
+    from operant.web.events import Hub
+    from operant.web.pages import is_page
+    from operant.web.routes import api_routes
+
+    desk = Desk(root)
+    hub = Hub(desk)
+
+    @asynccontextmanager
+    async def life(_: Any) -> AsyncIterator[None]:
+        desk.start()
+        yield
+        desk.close()
+
+    async def no_such_page(request: Any, error: Any) -> Any:
+        told = (
+            "there is nothing at this address" if error.status_code == 404 else "this address does not take that method"
+        )
+        return answer({"error": told}, error.status_code)
+
+    handlers: dict[Any, Any] = {404: no_such_page, 405: no_such_page}
+    app = Starlette(routes=api_routes(desk, hub), lifespan=life, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    app.state.hub = hub
+    return app, Gatekeeper(app, token, host_names, is_page)
+
+
+def run_ui(
+    root: Path, host: str, port: int, ready: Callable[[str, str | None], None], names: Iterable[str] = ()
+) -> None:
+    """Serve until interrupted; ``ready`` gets the address and the token once connections are taken.
+
+    Only this machine can reach loopback, and then no token is needed; elsewhere one is made, for this start only.
+    """
+    token = None if is_loopback(host) else secrets.token_urlsafe(32)
+    inner, app = application(root, token, {host, socket.gethostname(), *names})
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            inner.state.hub.close()  # open pages must not hold up the end
+            super().handle_exit(sig, frame)
+
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        hint = "; --port picks another" if error.errno == 98 else ""
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
+    reached = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    address = f"http://{reached}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(
+        app, log_level="warning", server_header=False, timeout_graceful_shutdown=1, h11_max_incomplete_event_size=65536
+    )
+    left = leave_address(root, address)
+    try:
+        ready(address, token)
+        Server(config).run(sockets=[listener])
+    finally:
+        listener.close()
+        if left is not None:
+            left.unlink(missing_ok=True)

@@ -1,0 +1,625 @@
+"""The list of runs, one run, and compares, in a real browser on runs that the real recorder wrote."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+from tests.web import recorded
+from tests.web.browser import PageFaults, StartUi
+
+from operant.tracking import Run
+
+SCRIPT = recorded.SCRIPT
+
+
+@dataclass
+class Place:
+    address: str
+    root: Path
+    agents: list[str]
+    everything: str
+    many_tags: str
+    changed: str
+    jobs: list[str]
+
+    def compare(self, **values: str) -> str:
+        rest = "".join(f"&{name}={value}" for name, value in values.items())
+        return f"{self.address}/compare?runs={','.join(self.agents)}{rest}"
+
+    def run(self, run_id: str, tab: str) -> str:
+        return f"{self.address}/run?id={run_id}&tab={tab}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, ui: StartUi) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("page")
+    root = folder / ".operant"
+    root.mkdir()
+    made = {
+        "agents": recorded.record_runs(root),
+        "everything": recorded.record_everything(root, folder),
+        "many_tags": recorded.record_many_tags(root),
+        "changed": recorded.record_with_changes(root, folder),
+        "jobs": recorded.run_search(root, folder, "grid"),
+    }
+    with ui(root) as address:
+        yield Place(address, root, **made)
+
+
+def state(page: Any) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def wait_for_state(page: Any, name: str, wanted: str | None) -> None:
+    page.wait_for_function(
+        "([name, wanted]) => new URLSearchParams(location.search).get(name) === wanted", arg=[name, wanted]
+    )
+
+
+def names(page: Any) -> list[str]:
+    page.wait_for_selector("tr.data td a")
+    return page.locator("tr.data td[data-column=name]").all_inner_texts()  # type: ignore[no-any-return]
+
+
+def chart(page: Any, tag: str) -> Any:
+    found = page.locator(f'[data-tag="{tag}"] .chart')
+    found.wait_for()
+    return found
+
+
+def fact(page: Any, tag: str, name: str) -> float:
+    return float(chart(page, tag).get_attribute(f"data-{name}"))
+
+
+def wait_for_lines(page: Any, tag: str, count: int) -> None:
+    page.wait_for_selector(f'[data-tag="{tag}"] .chart[data-lines="{count}"]')
+
+
+def expect_no_overflow(page: Any) -> None:
+    wide, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide <= room, f"the page is {wide} px wide in a window of {room} px"
+
+
+# The list
+
+
+def test_the_list_shows_what_was_recorded(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs")
+    shown = names(page)
+    assert {*(f"agent-{n}" for n in range(6)), SCRIPT, "many-tags", "changed"} < set(shown) and len(shown) == 11
+    row = page.locator(f'tr[data-key="{place.agents[3]}"]')
+    assert row.locator('[data-column="status"]').inner_text() == "finished"
+    assert row.locator('[data-column="param.seed"]').inner_text() == "3"
+    latest = Run.open(place.agents[3], place.root).latest("eval/return")
+    assert latest is not None
+    assert float(row.locator('[data-column="last.eval/return"]').inner_text()) == pytest.approx(latest.value, rel=1e-3)
+
+
+def test_a_condition_chooses_runs_and_a_reload_keeps_it(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs")
+    names(page)
+    page.get_by_label("Filter runs").fill("rate < 0.002 and seed > 0 and status == 'FINISHED'")
+    page.wait_for_selector("text=/^3 of/")
+    assert sorted(names(page)) == ["agent-1", "agent-3", "agent-4"]
+    page.locator("th[data-column='param.seed'] button").click()
+    wait_for_state(page, "runs.sort", "-param.seed")
+    page.wait_for_function("() => document.querySelector('tr.data td a').textContent === 'agent-4'")
+    before = page.url
+    page.reload()
+    assert names(page) == ["agent-4", "agent-3", "agent-1"] and page.url == before
+    page.get_by_label("Filter runs").fill("agent-2 finished")
+    page.wait_for_function("() => document.querySelectorAll('tr.data').length === 1")
+    assert names(page) == ["agent-2"]
+
+
+def test_a_bad_condition_is_pointed_at(page: Any, place: Place, page_faults: PageFaults) -> None:
+    page_faults.allow("400")
+    page.goto(f"{place.address}/runs")
+    names(page)
+    page.get_by_label("Filter runs").fill("rate < and seed > 1")
+    page.wait_for_function("() => document.getElementById('filter-problem').textContent.includes('^')")
+    sentence, text, mark = page.locator("#filter-problem").inner_text().split("\n")
+    assert "and" in sentence and text.strip() == "rate < and seed > 1"
+    assert text[mark.index("^") :].startswith("and"), "the mark stands under what was not expected"
+    page.get_by_label("Filter runs").fill("rate < 1")
+    page.wait_for_selector("#filter-problem:empty", state="attached")
+
+
+def test_columns_are_chosen_and_kept_in_the_address(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs")
+    names(page)
+    page.get_by_role("button", name="Choose columns").click()
+    page.get_by_label("Find a column").fill("speed")
+    page.locator(".chooser").get_by_label("speed", exact=True).set_checked(True)
+    page.keyboard.press("Escape")
+    assert "last.speed" in state(page)["runs.cols"].split(",")
+    page.reload()
+    names(page)
+    cell = page.locator(f'tr[data-key="{place.agents[4]}"] [data-column="last.speed"]')
+    assert cell.inner_text() == "1004"
+
+
+def test_tags_and_notes_are_edited_where_they_stand(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs")
+    names(page)
+    page.get_by_role("button", name="Edit tags and note of agent-5").click()
+    page.get_by_label("Add a tag").fill("kept & <i>seen</i>")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Remove tag kept & <i>seen</i>").wait_for()
+    page.get_by_role("button", name="Add a note").click()
+    page.get_by_label("Note", exact=True).fill("it works")
+    page.get_by_role("button", name="Save note").click()
+    page.get_by_role("button", name="Edit the note: it works").wait_for()
+    page.get_by_role("button", name="Done").click()
+    page.get_by_label("Filter runs").fill('tag == "kept & <i>seen</i>"')
+    page.wait_for_function("() => document.querySelectorAll('tr.data').length === 1")
+    assert "it works" in page.locator("tr.data [data-column=labels]").inner_text()
+    assert Run.open(place.agents[5], place.root).note == "it works"
+
+
+def test_the_table_is_used_with_the_keyboard_alone(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs?runs.sort=name&filter=agent")
+    first = page.locator("tr.data[tabindex='0']")
+    first.wait_for()
+    first.focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert state(page)["sel"].split(",") == place.agents[:2]
+    page.keyboard.press("End")
+    assert "agent-5" in page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('agent-5')")
+
+
+def test_chosen_runs_are_compared(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs?runs.sort=name&filter=agent")
+    names(page)
+    for run_id in place.agents[:3]:
+        page.get_by_label(f"Select {run_id}").check()
+    page.get_by_role("button", name="Compare 3 runs").click()
+    wait_for_lines(page, "eval/return", 3)
+    assert state(page)["runs"].split(",") == place.agents[:3]
+
+
+# A compare
+
+
+def test_charts_show_the_recorded_values(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    label = chart(page, "eval/return").get_attribute("aria-label")
+    latest = Run.open(place.agents[0], place.root).chart("eval/return", 500).mean[-1]
+    said = re.search(r"agent-0 ends at ([0-9.]+)", label)
+    assert said and float(said[1]) == pytest.approx(latest, rel=1e-3)
+    # A bucket stands at its last step; there are 500 of eight steps each.
+    assert (fact(page, "eval/return", "from"), fact(page, "eval/return", "to")) == (7, recorded.POINTS - 1)
+    page.get_by_role("radio", name="Relative").click()
+    wait_for_state(page, "x", "relative")
+    page.wait_for_function("() => Number(document.querySelector('[data-tag=\"eval/return\"] .chart').dataset.to) < 600")
+
+
+def test_a_dragged_range_is_fetched_finer_and_a_double_click_leaves_it(page: Any, place: Place) -> None:
+    page.goto(place.compare(smooth="0.6"))
+    wait_for_lines(page, "eval/return", 6)
+    whole = fact(page, "eval/return", "points")
+    box = page.locator('[data-tag="eval/return"] .u-over').bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.25, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.29, y, steps=4)
+    with page.expect_request("**/api/charts") as asked:
+        page.mouse.up()
+    request = asked.value.post_data_json
+    assert request["start"] == pytest.approx(0.25 * recorded.POINTS, abs=60)
+    assert request["end"] == pytest.approx(0.29 * recorded.POINTS, abs=60)
+    low, high = (float(part) for part in state(page)["zoom"].split(","))
+    page.wait_for_function(
+        "zoom => Number(document.querySelector('[data-tag=\"eval/return\"] .chart').dataset.from) === zoom", arg=low
+    )
+    # Every step has a point of its own now: about as many as the range is long, for each run.
+    page.wait_for_function(
+        """([least, most]) => {
+            const found = Number(document.querySelector('[data-tag="eval/return"] .chart').dataset.points);
+            return found >= least && found <= most;
+        }""",
+        arg=[6 * (high - low - 1), 6 * (high - low + 1)],
+    )
+    page.reload()
+    wait_for_lines(page, "eval/return", 6)
+    assert (fact(page, "eval/return", "from"), fact(page, "eval/return", "to")) == (low, high)
+    page.locator('[data-tag="eval/return"] .u-over').dblclick()
+    wait_for_state(page, "zoom", None)
+    page.wait_for_function(
+        "n => Number(document.querySelector('[data-tag=\"eval/return\"] .chart').dataset.points) === n", arg=whole
+    )
+
+
+def test_the_cursor_is_shared_and_tells_smoothed_and_raw(page: Any, place: Place) -> None:
+    page.goto(place.compare(smooth="0.9"))
+    wait_for_lines(page, "eval/return", 6)
+    wait_for_lines(page, "train/loss", 6)
+    page.locator('[data-tag="eval/return"] .u-over').hover()
+    tip = page.locator('[data-tag="eval/return"] .chart-tip')
+    assert "raw" in tip.inner_text() and "agent-0" in tip.inner_text()
+    guest = page.locator('[data-tag="train/loss"] .chart-tip')
+    assert guest.inner_text().split("\n")[0] == "step 2000" or abs(int(guest.inner_text().split()[1]) - 2000) < 40
+
+
+def test_smoothing_draws_above_the_raw_line_and_never_instead_of_it(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    found = page.evaluate(
+        """async () => {
+            const { paintLines, smooth } = await import("/static/charts/paint.js");
+            const strokes = [];
+            const still = () => undefined;
+            const context = new Proxy({ globalAlpha: 1 }, {
+                get: (target, name) => {
+                    if (name === "stroke") return () => strokes.push(target.globalAlpha);
+                    return name in target ? target[name] : still;
+                },
+                set: (target, name, value) => { target[name] = value; return true; },
+            });
+            const mean = [0, 10, 0, 10, NaN, 10];
+            const line = { key: "a", label: "a", color: "red", x: [0, 1, 2, 3, 4, 5], mean };
+            const smoothed = smooth(mean, 0.5);
+            const box = { left: 0, top: 0, width: 100, height: 100, scale: 1 };
+            const view = { ...box, x: [0, 5], y: [0, 10], log: false, focus: null };
+            paintLines(context, [line], { ...view, smoothed: new Map([["a", smoothed]]) });
+            paintLines(context, [line], { ...view, smoothed: new Map() });
+            return { strokes, smoothed: Array.from(smoothed) };
+        }"""
+    )
+    assert found["strokes"] == [pytest.approx(0.32), 1, 1], "raw, smoothed; and raw alone"
+    assert found["smoothed"][:2] == [0, pytest.approx(20 / 3)] and np.isnan(found["smoothed"][4])
+
+
+def test_runs_are_grouped_by_a_setting(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    page.get_by_label("Group runs by a setting").select_option("rate")
+    wait_for_lines(page, "eval/return", 3)
+    label = chart(page, "eval/return").get_attribute("aria-label")
+    assert "rate=0.001 (2) ends at" in label
+    ends = [Run.open(place.agents[n], place.root).chart("eval/return", 500).mean[-1] for n in (1, 4)]
+    said = re.search(r"rate=0.001 \(2\) ends at ([0-9.]+)", label)
+    assert said and float(said[1]) == pytest.approx(np.mean(ends), rel=1e-3)
+    page.reload()
+    wait_for_lines(page, "eval/return", 3)
+
+
+def test_a_hidden_run_stays_hidden_after_a_reload(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    page.get_by_role("button", name="Hide agent-2").click()
+    wait_for_lines(page, "eval/return", 5)
+    page.reload()
+    wait_for_lines(page, "eval/return", 5)
+    page.get_by_role("button", name="Show agent-2").click()
+    wait_for_lines(page, "eval/return", 6)
+
+
+def test_sections_fold_and_charts_are_found_by_name(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "train/loss", 6)
+    page.locator("summary:has-text('train')").click()
+    wait_for_state(page, "fold", "train")
+    page.reload()
+    wait_for_lines(page, "eval/return", 6)
+    assert not page.locator('[data-tag="train/loss"]').is_visible()
+    page.get_by_label("Find charts by name").fill("retu")
+    page.wait_for_function("() => document.querySelectorAll('.chart-card').length === 1")
+    wait_for_state(page, "find", "retu")
+    page.get_by_role("button", name="Log scale").click()
+    wait_for_state(page, "log", "1")
+
+
+def test_a_compare_is_saved_and_runs_are_added_by_name(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/compare?runs={place.agents[0]}")
+    wait_for_lines(page, "eval/return", 1)
+    page.get_by_role("button", name="Save this compare").click()
+    page.get_by_label("Name of the compare").fill(f"mine {SCRIPT}")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare/mine-*")
+    address = page.url
+    page.wait_for_selector(f"h1:has-text('mine {SCRIPT}')")
+    page.get_by_role("button", name="Add runs").click()
+    page.get_by_label("Name or id of runs to add").fill("agent-4")
+    page.keyboard.press("Enter")
+    wait_for_lines(page, "eval/return", 2)
+    page.goto(f"{place.address}/compare")
+    page.get_by_role("link", name=f"mine {SCRIPT}").click()
+    wait_for_lines(page, "eval/return", 2)
+    assert page.url == address
+
+
+def test_the_settings_of_compared_runs_stand_side_by_side(page: Any, place: Place) -> None:
+    page.goto(place.compare(show="table"))
+    page.wait_for_selector("text=3 settings differ, 0 are the same")
+    page.locator("th[data-column='param.seed'] button").click()
+    assert names_of_settings(page) == [f"agent-{n}" for n in (5, 4, 3, 2, 1, 0)]
+    page.reload()
+    page.wait_for_selector("tr.data")
+    assert names_of_settings(page)[0] == "agent-5"
+
+
+def names_of_settings(page: Any) -> list[str]:
+    return page.locator("tr.data [data-column=name]").all_inner_texts()  # type: ignore[no-any-return]
+
+
+def test_a_search_has_a_compare_of_its_own(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/compare/search:grid")
+    wait_for_lines(page, "reward", 2)
+    assert "38" in chart(page, "reward").get_attribute("aria-label")
+
+
+def test_a_chart_is_zoomed_with_the_keyboard(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    chart(page, "eval/return").focus()
+    page.keyboard.press("+")
+    page.wait_for_url("**zoom=*")
+    low, high = (float(part) for part in state(page)["zoom"].split(","))
+    assert high - low == pytest.approx(recorded.POINTS / 2, rel=0.01)
+    page.keyboard.press("Escape")
+    wait_for_state(page, "zoom", None)
+
+
+def test_only_charts_in_view_are_drawn(page: Any, place: Place) -> None:
+    page.goto(place.run(place.many_tags, "charts"))
+    page.wait_for_selector(".chart-card[data-ready]")
+    assert page.locator(".chart-card").count() == recorded.MANY_TAGS
+    assert page.locator(".chart-card[data-ready]").count() < recorded.MANY_TAGS / 2
+    last = page.locator('[data-tag="layer099/norm"]')
+    last.scroll_into_view_if_needed()
+    page.wait_for_selector('[data-tag="layer099/norm"][data-ready] .chart[data-lines="1"]')
+    assert "101" in chart(page, "layer099/norm").get_attribute("aria-label")
+
+
+# One run
+
+
+def test_a_run_tells_everything_that_was_recorded(page: Any, place: Place) -> None:
+    page.goto(place.run(place.everything, "settings"))
+    page.wait_for_selector("text=net.hidden")
+    assert page.locator(f"tr:has-text('{SCRIPT}') td").inner_text() == SCRIPT
+    page.get_by_role("tab", name="Text").click()
+    page.wait_for_selector("text=second line")
+    assert "step 3" in page.locator(".text-item").inner_text()
+    page.get_by_role("tab", name="Files").click()
+    with page.expect_download() as got:
+        page.get_by_role("link", name="weights.txt").click()
+    assert Path(got.value.path()).read_text() == "1 2 3\n" and got.value.suggested_filename == "weights.txt"
+    page.get_by_role("tab", name="Time").click()
+    bars = page.locator(".timers tbody tr")
+    assert [row.split("\t")[0] for row in bars.all_inner_texts()] == ["learn", "collect"]
+    assert "60 %" in bars.first.inner_text() and "6 ms" in bars.first.inner_text()
+    page.get_by_role("tab", name="System").click()
+    wait_for_lines(page, "system/cpu_percent", 1)
+    page.get_by_role("tab", name="Distributions").click()
+    assert page.locator(".histogram rect").count() == 64
+
+
+def test_pictures_follow_the_slider_and_the_address(page: Any, place: Place) -> None:
+    page.goto(place.run(place.everything, "media"))
+    picture = page.locator(".media-card[aria-label=view] img")
+    picture.wait_for()
+    last = picture.get_attribute("src")
+    page.get_by_label("Step of view").focus()
+    page.keyboard.press("Home")
+    wait_for_state(page, "at.view", "0")
+    assert picture.get_attribute("src") != last
+    page.reload()
+    picture.wait_for()
+    page.wait_for_function("() => document.querySelector('.media-card[aria-label=view] img').naturalWidth === 16")
+    assert picture.get_attribute("alt") == "view at step 0"
+    film = page.locator(".media-card[aria-label=episode] img")
+    page.wait_for_function("() => document.querySelector('.media-card[aria-label=episode] img').naturalHeight === 12")
+    assert film.get_attribute("alt") == "episode at step 5"
+
+
+def test_uncommitted_changes_are_coloured_text(page: Any, place: Place) -> None:
+    page.goto(place.run(place.changed, "code"))
+    page.wait_for_selector(".diff")
+    assert page.locator(".diff .removed").all_inner_texts() == ["-rate = 1\n"]
+    assert f"+rate = 2  # {SCRIPT}\n" in page.locator(".diff .added").all_text_contents()
+    assert "train.py" in page.locator("table.facts").inner_text()
+
+
+def test_console_output_of_a_job(page: Any, place: Place) -> None:
+    page.goto(place.run(place.jobs[1], "console"))
+    page.wait_for_selector(".console:has-text('rate is 2.0')")
+    assert "\x1b" not in page.locator(".console").inner_text()
+    page.get_by_role("radio", name="stderr").click()
+    page.wait_for_selector(".console:has-text('<b>bold?</b>')")
+    page.reload()
+    page.wait_for_selector(".console:has-text('<b>bold?</b>')")
+    page.get_by_role("link", name="grid").wait_for()
+
+
+def test_tabs_are_walked_with_the_arrow_keys(page: Any, place: Place) -> None:
+    page.goto(place.run(place.everything, "charts"))
+    page.get_by_role("tab", name="Charts").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "tab-settings" and state(page)["tab"] == "settings"
+    page.keyboard.press("ArrowLeft")
+    assert state(page)["tab"] == "charts"
+
+
+def test_a_run_that_is_not_there_is_said_in_words(page: Any, place: Place, page_faults: PageFaults) -> None:
+    page_faults.allow("404")
+    page.goto(f"{place.address}/run?id=nobody")
+    assert "nobody" in page.locator(".failure").inner_text()
+    page.get_by_role("link", name="Runs", exact=True).last.click()
+    names(page)
+
+
+# Live
+
+
+def test_points_arrive_without_a_reload_and_the_end_is_seen(page: Any, place: Place) -> None:
+    with recorded.live_run(place.root) as live:
+        live.record(10)
+        page.goto(place.run(live.id, "charts"))
+        wait_for_points(page, "progress", 10)
+        page.wait_for_selector("#live[data-live=on]")
+        height = page.evaluate("document.querySelector('.chart-card').getBoundingClientRect().height")
+        live.record(15)
+        wait_for_points(page, "progress", 25)
+        assert page.evaluate("document.querySelector('.chart-card').getBoundingClientRect().height") == height
+        page.goto(f"{place.address}/compare?runs={live.id},{place.agents[0]}")
+        wait_for_points(page, "progress", 25)
+        page.wait_for_selector("#live[data-live=on]")
+        live.record(5)
+        wait_for_points(page, "progress", 30)
+        page.goto(f"{place.address}/runs?filter=live")
+        page.wait_for_selector("tr.data:has-text('running')")
+        live.end()
+        page.wait_for_selector("tr.data:has-text('finished')")
+
+
+def test_the_console_is_followed_and_the_job_stopped(page: Any, place: Place, tmp_path: Path) -> None:
+    with recorded.waiting_job(place.root, tmp_path, "waits") as (job, proceed):
+        printed = place.root / "searches" / "waits" / "jobs" / "0" / "stdout"
+        wait_for_file(printed, "begun")
+        page.goto(place.run(job, "console"))
+        page.wait_for_selector(".console:has-text('begun')")
+        proceed.touch()
+        page.wait_for_selector(".console:has-text('went on')")
+        page.get_by_role("button", name="Stop job").click()
+        page.wait_for_selector(".run-head .status:has-text('killed')")
+
+
+def wait_for_file(path: Path, text: str) -> None:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and text in path.read_text(encoding="utf-8")):
+        assert time.monotonic() < deadline, f"{path.name} never said {text!r}"
+        time.sleep(0.02)
+
+
+def wait_for_points(page: Any, tag: str, count: int) -> None:
+    page.wait_for_selector(f'[data-tag="{tag}"] .chart[data-points="{count}"]')
+
+
+# Everywhere
+
+
+def test_a_reload_gives_the_same_picture(page: Any, place: Place) -> None:
+    hidden = place.agents[1]
+    addresses = [
+        place.compare(zoom="900,1500", smooth="0.7", hide=hidden, fold="train"),
+        place.compare(group="rate", log="1", x="relative"),
+        place.run(place.agents[2], "charts") + "&smooth=0.5&find=train",
+    ]
+    for address in addresses:
+        page.goto(address)
+        before = settled(page)
+        page.reload()
+        assert settled(page) == before, f"{address} looks different after a reload"
+
+
+def settled(page: Any) -> bytes:
+    """The picture once every chart in view has been drawn."""
+    page.wait_for_selector(".chart-card[data-ready]")
+    page.wait_for_function(
+        """() => [...document.querySelectorAll(".chart-card")].every((one) => {
+            const { top, bottom } = one.getBoundingClientRect();
+            return !one.checkVisibility() || bottom < 0 || top > innerHeight || one.dataset.ready;
+        })"""
+    )
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return page.screenshot()  # type: ignore[no-any-return]
+
+
+def test_back_and_forward_go_through_what_was_seen(page: Any, place: Place) -> None:
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    chart(page, "eval/return").focus()
+    page.keyboard.press("+")
+    page.wait_for_url("**zoom=*")
+    page.get_by_role("link", name="agent-3").click()
+    page.wait_for_selector("h1:has-text('agent-3')")
+    page.go_back()
+    wait_for_lines(page, "eval/return", 6)
+    assert fact(page, "eval/return", "from") > 900
+    page.go_back()
+    page.wait_for_selector('[data-tag="eval/return"] .chart[data-from="7"]')
+
+
+def test_every_control_has_a_name(page: Any, place: Place) -> None:
+    addresses = [f"{place.address}/runs", place.compare(), place.compare(show="table")]
+    addresses += [place.run(place.everything, tab) for tab in ("charts", "settings", "media", "text", "distributions")]
+    for address in addresses:
+        page.goto(address)
+        page.wait_for_selector("main:not([aria-busy]) h1")
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("button, a[href], input, select, textarea, [role=img], [tabindex]")]
+                .filter((one) => !(one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim()))
+                .map((one) => one.outerHTML.slice(0, 120))"""
+        )
+        assert nameless == [], address
+
+
+def test_recorded_text_is_never_markup(page: Any, place: Place) -> None:
+    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    page.goto(place.run(place.everything, "settings"))
+    page.get_by_role("button", name="Add a note").click()
+    page.get_by_label("Note", exact=True).fill(f"note {SCRIPT}")
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("button", name=f"Edit the note: note {SCRIPT}").wait_for()
+    addresses = [f"{place.address}/runs", f"{place.address}/compare?runs={place.everything},{place.agents[0]}"]
+    tabs = ["charts", "settings", "media", "text", "files", "system", "timers", "code", "distributions"]
+    addresses += [place.run(place.everything, tab) for tab in tabs]
+    for address in addresses:
+        page.goto(address)
+        page.wait_for_selector(f"text={SCRIPT}")
+        assert page.locator("img[src=x]").count() == 0
+        assert page.locator("main [onerror]").count() == 0
+
+
+def test_it_fits_a_telephone(page: Any, place: Place) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{place.address}/runs")
+    names(page)
+    expect_no_overflow(page)
+    page.goto(place.compare())
+    wait_for_lines(page, "eval/return", 6)
+    expect_no_overflow(page)
+    for tab in ("charts", "settings", "media", "code", "timers"):
+        page.goto(place.run(place.everything, tab))
+        page.wait_for_selector("h1")
+        expect_no_overflow(page)
+
+
+def test_the_theme_is_switched_and_kept(page: Any, place: Place) -> None:
+    page.goto(f"{place.address}/runs")
+    names(page)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Switch between light and dark").click()
+    dark = page.evaluate(colour)
+    page.reload()
+    names(page)
+    assert page.evaluate(colour) == dark != light
+
+
+def test_empty_pages_show_the_command_to_run(page: Any, tmp_path: Path, ui: StartUi) -> None:
+    root = tmp_path / ".operant"
+    root.mkdir()
+    with ui(root) as address:
+        page.goto(f"{address}/runs")
+        page.wait_for_selector("text=No runs yet")
+        assert 'SummaryWriter("first-run")' in page.locator(".command code").inner_text()
+        page.goto(f"{address}/compare")
+        page.wait_for_selector("text=Nothing to compare yet")
+        assert page.locator(".command code").count() == 1
+        page.goto(f"{address}/run")
+        page.wait_for_selector("text=operant runs")
