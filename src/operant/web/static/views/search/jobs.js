@@ -47,7 +47,7 @@ export function jobsCard(page) {
     if (isWaiting) draw();
   }), signal);
 
-  const again = refresher(element, SCALARS_EVERY, async () => {
+  const again = refresher({ element, say }, SCALARS_EVERY, async () => {
     const wanted = state.list("jobs.cols").filter((one) => one.startsWith("s:")).map((one) => one.slice(2));
     const reward = model.summary.reward_attribute;
     scalars = await get(`${address}/scalars`, { tags: [...new Set([...(reward ? [reward] : []), ...wanted])] }, signal);
