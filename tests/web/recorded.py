@@ -154,6 +154,44 @@ def run_search(root: Path, folder: Path, name: str) -> list[str]:
     return [f"{name}/{job.name}" for job in sorted((root / "searches" / name / "jobs").iterdir())]
 
 
+WAITING_JOB = """
+import sys, time
+from pathlib import Path
+from operant import SummaryWriter
+writer = SummaryWriter()
+writer.add_scalar("reward", float(sys.argv[1]), 0)
+writer.flush()
+print("begun", flush=True)
+while not Path({proceed!r}).exists():
+    time.sleep(0.02)
+print("went on", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+
+@contextmanager
+def waiting_job(root: Path, folder: Path, name: str) -> Iterator[tuple[str, Path]]:
+    """A search whose only job prints, waits for a file, prints again and never ends; gives its id and the file."""
+    here = folder / name
+    here.mkdir()
+    proceed = here / "proceed"
+    (here / "job.py").write_text(WAITING_JOB.format(proceed=str(proceed)), encoding="utf-8")
+    one = SEARCH.format(python=sys.executable).replace("[0.5, 2.0]", "[1.0]")
+    (here / "search.yaml").write_text(one, encoding="utf-8")
+    command = [sys.executable, "-c", "import sys; from operant.cli import main; sys.exit(main())"]
+    environment = {**os.environ, "OPERANT_DIR": str(root), "OPERANT_CACHE_DIR": str(folder / "search-cache")}
+    with (here / "log").open("wb") as log:
+        search = subprocess.Popen(
+            [*command, "search", "search.yaml", "--task", name], cwd=here, env=environment, stdout=log, stderr=log
+        )
+    try:
+        yield f"{name}/0", proceed
+    finally:
+        search.terminate()
+        search.wait(timeout=30)
+
+
 LIVE = """
 import sys
 from operant import SummaryWriter

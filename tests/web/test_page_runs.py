@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -485,6 +486,25 @@ def test_points_arrive_without_a_reload_and_the_end_is_seen(page: Any, place: Pl
         page.wait_for_selector("tr.data:has-text('finished')")
 
 
+def test_the_console_is_followed_and_the_job_stopped(page: Any, place: Place, tmp_path: Path) -> None:
+    with recorded.waiting_job(place.root, tmp_path, "waits") as (job, proceed):
+        printed = place.root / "searches" / "waits" / "jobs" / "0" / "stdout"
+        wait_for_file(printed, "begun")
+        page.goto(place.run(job, "console"))
+        page.wait_for_selector(".console:has-text('begun')")
+        proceed.touch()
+        page.wait_for_selector(".console:has-text('went on')")
+        page.get_by_role("button", name="Stop job").click()
+        page.wait_for_selector(".run-head .status:has-text('killed')")
+
+
+def wait_for_file(path: Path, text: str) -> None:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and text in path.read_text(encoding="utf-8")):
+        assert time.monotonic() < deadline, f"{path.name} never said {text!r}"
+        time.sleep(0.02)
+
+
 def wait_for_points(page: Any, tag: str, count: int) -> None:
     page.wait_for_selector(f'[data-tag="{tag}"] .chart[data-points="{count}"]')
 
@@ -550,6 +570,11 @@ def test_every_control_has_a_name(page: Any, place: Place) -> None:
 
 def test_recorded_text_is_never_markup(page: Any, place: Place) -> None:
     page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    page.goto(place.run(place.everything, "settings"))
+    page.get_by_role("button", name="Add a note").click()
+    page.get_by_label("Note", exact=True).fill(f"note {SCRIPT}")
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("button", name=f"Edit the note: note {SCRIPT}").wait_for()
     addresses = [f"{place.address}/runs", f"{place.address}/compare?runs={place.everything},{place.agents[0]}"]
     tabs = ["charts", "settings", "media", "text", "files", "system", "timers", "code", "distributions"]
     addresses += [place.run(place.everything, tab) for tab in tabs]
