@@ -205,6 +205,23 @@ def test_brushes_and_filters_choose_jobs_and_a_reload_shows_the_same(
     until(page, "document.querySelector('.problem').textContent.startsWith('There is no setting or column')")
 
 
+def test_an_axis_is_pulled_to_another_place(page: Any, address: str, search: RunningSearch) -> None:
+    open_search(page, address, search)
+    card(page, "parallel")
+    names = page.locator(".axis-name")
+    first, last = names.first.bounding_box(), names.nth(3).bounding_box()
+    page.mouse.move(first["x"] + 10, first["y"] + 10)
+    page.mouse.down()
+    for part in (0.3, 0.6, 1.1):
+        page.mouse.move(first["x"] + 10 + (last["x"] - first["x"]) * part, first["y"] + 10)
+        page.wait_for_timeout(30)
+    page.mouse.up()
+    page.wait_for_url(re.compile("axes=layers,dropout,activation,lr,optimizer,momentum,%40reward"))
+    until(page, "[...document.querySelectorAll('.axis-name')].map(one => one.textContent)[3] === 'lr (log)'")
+    placed = [names.nth(index).evaluate("head => head.getBoundingClientRect().left") for index in range(7)]
+    assert placed == sorted(placed)
+
+
 def settled(page: Any) -> None:
     """Wait until the small curves are there and the picture has been the same for a while."""
     until(
@@ -233,6 +250,9 @@ def test_everything_is_reached_by_keyboard(page: Any, address: str, search: Runn
     until(page, "document.activeElement.textContent === 'layers (log)'")
 
     page.locator('[data-stop="121"]').focus()
+    page.evaluate("window.before = document.activeElement")
+    until(page, "!window.before.isConnected")  # the live page draws its rows anew, and the focus stays
+    assert page.evaluate("document.activeElement.dataset.stop") == "121"
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Stop job 121?")
     assert dialog.is_visible() and page.evaluate("document.activeElement.textContent") == "Cancel"
@@ -284,6 +304,38 @@ def test_the_filter_is_parsed_and_says_what_is_wrong(page: Any, address: str) ->
         "lr < 1)": "“)” at character 7 does not belong there.",
     }
     assert page.evaluate(ask, [*expected]) == [*expected.values()]
+
+
+def test_brushes_are_kept_as_text_whatever_the_names(page: Any, address: str) -> None:
+    page.goto(f"{address}/searches")
+    ask = """async given => {
+        const { brushesFromText, brushesToText } = await import("/static/charts/brushes.js");
+        const text = brushesToText(new Map(given));
+        return [text, [...brushesFromText(text)], [...brushesFromText("lr:2~1;x;:;lr:a~b")]];
+    }"""
+    given = [["lr", {"ranges": [[1e-5, 0.001], [0.1, 0.2]]}], ['a,b;c:d|e~f%"', {"names": ["x;y|z", "%2C~:", "ü"]}]]
+    text, back, nothing = page.evaluate(ask, given)
+    assert text.startswith("lr:0.00001~0.001|0.1~0.2;") and back == given and nothing == []
+
+
+def test_the_model_follows_seeds_order_and_places(page: Any, address: str) -> None:
+    page.goto(f"{address}/searches")
+    ask = """async () => {
+        const { SearchModel } = await import("/static/views/search/model.js");
+        const summary = { maximize: false, status: "RUNNING" };
+        const model = new SearchModel({ summary, axes: [], jobs: {}, settings: {} });
+        const job = (id, number, reward, started, ended, check = false) =>
+            ({ id, number, reward, started, ended, is_check: check, settings: { x: number },
+               status: ended ? "FINISHED" : "RUNNING" });
+        model.merge({ summary, jobs: [job("0a", 0, 5, 0, 4), job("2", 2, 3, 3, 6), job("check", 0, 1, 8, 9, true)] });
+        model.merge({ summary, jobs: [job("0b", 0, 7, 1, 2), job("1", 1, 9, 2, 7), job("3", 3, null, 6, null)] });
+        const { id, number } = model.jobs;
+        return { id, x: model.settings.x, stairs: model.stairs(number), lanes: model.lanes(), ended: model.ended };
+    }"""
+    found = page.evaluate(ask)
+    assert found["id"] == ["0a", "0b", "1", "2", "3", "check"] and found["x"] == [0, 0, 1, 2, 3, 0]
+    assert found["stairs"] == {"x": [0, 2], "y": [6, 3]}  # the mean of both seeds; a final check is no part of it
+    assert found["lanes"] == [0, 1, 1, 2, 0, 1] and found["ended"] == 5
 
 
 def test_what_users_write_stays_text(page: Any, address: str, search: RunningSearch) -> None:

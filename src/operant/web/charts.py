@@ -54,7 +54,7 @@ def charts(desk: Desk, ask: Ask) -> Any:
     labels: dict[str, str] = {}
     for run_id in runs:
         try:
-            opened = desk.runs.open(run_id)
+            opened = desk.runs.open(run_id, tags)
         except NotFound:
             continue
         with opened.lock:

@@ -72,7 +72,7 @@ class Stream:
             self.desk.searches.open(self.search)
         for run_id in self.runs:
             try:
-                self.opened[run_id] = self.desk.runs.open(run_id)
+                self.opened[run_id] = self.desk.runs.open(run_id, self.tags)
             except NotFound:
                 continue  # a job that has not recorded anything yet has no run
             self._begin(self.opened[run_id])

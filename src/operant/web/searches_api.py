@@ -103,7 +103,7 @@ def intermediate(desk: Desk, ask: Ask) -> Any:
 
         def curve(job_id: str) -> tuple[list[float], list[float]] | None:
             try:
-                opened = desk.runs.open(f"{search.name}/{job_id}")
+                opened = desk.runs.open(f"{search.name}/{job_id}", [tag])
             except UsageError:
                 return None
             with opened.lock:
@@ -137,7 +137,7 @@ def scalars(desk: Desk, ask: Ask) -> Any:
         for tag in wanted:
             values: list[float] = []
             try:
-                opened = desk.runs.open(run_id)
+                opened = desk.runs.open(run_id, wanted)
                 with opened.lock:
                     opened.refresh([tag])
                     tags.update(opened.run.scalar_tags)

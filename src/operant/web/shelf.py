@@ -57,7 +57,7 @@ class Arrivals:
 class OpenRun:
     """A run with the points of those tags that were asked for. Use it inside ``with run.lock``."""
 
-    def __init__(self, run_id: str, folder: Path, cursors: Arrivals) -> None:
+    def __init__(self, run_id: str, folder: Path, cursors: Arrivals, tags: Iterable[str] = ()) -> None:
         self.id = run_id
         self.folder = folder
         self.lock = threading.RLock()
@@ -72,7 +72,7 @@ class OpenRun:
         self.recent: deque[Fresh] = deque()
         self._cursors = cursors
         self._recent_points = 0
-        self.run = Run(folder, run_id, only=())
+        self.run = Run(folder, run_id, only=tags)
 
     def refresh(self, tags: Iterable[str] = ()) -> None:
         """Read what was appended, and the points of ``tags`` if they were passed over so far."""
@@ -119,14 +119,15 @@ class RunShelf:
         """The place in the order of arrival that was reached."""
         return self._arrivals.now
 
-    def open(self, run_id: str) -> OpenRun:
+    def open(self, run_id: str, tags: Iterable[str] = ()) -> OpenRun:
+        """The run; if it is opened for this, with the points of ``tags``, which then takes one reading and not two."""
         folder = run_folder(self.root, run_id)
         with self._lock:
             found = self._runs.get(run_id)
             if found is not None:
                 self._runs.move_to_end(run_id)
                 return found
-        made = OpenRun(run_id, folder, self._arrivals)
+        made = OpenRun(run_id, folder, self._arrivals, tags)
         with self._lock:
             found = self._runs.setdefault(run_id, made)
             self._runs.move_to_end(run_id)

@@ -10,6 +10,7 @@ import { clip, drawAxes, numberText, rangeOf, scale } from "./scales.js";
  */
 
 const LEVELS = 8;
+const MANY_POINTS = 1000;
 
 export class Contour {
   /**
@@ -60,12 +61,17 @@ export class Contour {
     this.fill(context, box, across, up, part);
     if (!x.labels && !y.labels) this.rings(context, across, up, low, high, ink.card);
     this.places = points.id.map((_, index) => ({ x: across.at(valueOf(x, points.x[index])), y: up.at(valueOf(y, points.y[index])) }));
+    const many = points.id.length > MANY_POINTS;
     points.id.forEach((id, index) => {
       const reward = points.reward[index];
       if (reward === null) return;
       const dimmed = this.selected && !this.selected.has(id);
       context.globalAlpha = dimmed ? 0.25 : 1;
       context.fillStyle = this.color(part(reward));
+      if (many && this.chosen.index !== index) {
+        context.fillRect(Math.round(this.places[index].x) - 1, Math.round(this.places[index].y) - 1, 3, 3);
+        return;
+      }
       context.strokeStyle = this.chosen.index === index ? ink.ink : ink.card;
       context.lineWidth = this.chosen.index === index ? 2.5 : 1;
       context.beginPath();

@@ -155,7 +155,9 @@ export class Parallel {
       }
       control.place(one);
     }
-    // The order of the elements is the order in which the keyboard reaches them.
+    // The order of the elements is the order in which the keyboard reaches them; an element that is moved loses the
+    // pointer that holds it, so this waits until an axis is let go.
+    if (this.dragged.size) return;
     const wanted = placed.map((one) => /** @type {AxisControl} */ (this.controls.get(one.axis.name)).element);
     const present = [...this.inner.children].filter((one) => wanted.includes(/** @type {HTMLElement} */ (one)));
     if (present.some((one, index) => one !== wanted[index]) || present.length !== wanted.length) {

@@ -100,7 +100,7 @@ export class AxisControl {
       if (moved) this.chart.changed(true);
     };
     this.head.addEventListener("pointerup", done, { signal: until.signal });
-    this.head.addEventListener("pointercancel", done, { signal: until.signal });
+    this.head.addEventListener("lostpointercapture", done, { signal: until.signal });
   }
 
   /** Draw a new brush, move one, or pull one of its ends; a click takes one away. */
@@ -163,7 +163,7 @@ export class AxisControl {
       end();
     };
     this.strip.addEventListener("pointerup", done, { signal: until.signal });
-    this.strip.addEventListener("pointercancel", done, { signal: until.signal });
+    this.strip.addEventListener("lostpointercapture", done, { signal: until.signal });
   }
 
   /** The values between two heights of the axis. @returns {[number, number]} */

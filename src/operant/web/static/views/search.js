@@ -19,6 +19,7 @@ import { logCard, yamlCard } from "./search/texts.js";
  */
 
 const MANY_JOBS = 2000;
+const REST_MS = 150;
 
 /** @param {HTMLElement} main @param {{path: string, signal: AbortSignal}} context */
 export async function show(main, { path, signal }) {
@@ -63,7 +64,7 @@ export async function show(main, { path, signal }) {
     for (const part of others) part.update({ data });
   };
   // Under the pointer only the lines follow at once; the rest when it pauses.
-  const rest = quiet(() => others.forEach((part) => part.update({ data: false })), 80);
+  const rest = quiet(() => others.forEach((part) => part.update({ data: false })), REST_MS);
   const selection = perFrame(() => {
     model.select();
     parallel.update({ data: false });

@@ -16,8 +16,8 @@ export function bestCard(page) {
   let shown = "";
 
   function update() {
-    const { best, reward_attribute: attribute, maximize } = model.summary;
-    const now = JSON.stringify(best);
+    const { best, reward_attribute: attribute, maximize, final_check: checks } = model.summary;
+    const now = JSON.stringify([best, checks]);
     if (now === shown) return;
     shown = now;
     if (!best) {
@@ -31,7 +31,9 @@ export function bestCard(page) {
         h("tr", null, h("th", { scope: "row" }, name), h("td", { class: "mono" }, setting(value))))),
       h("p", { class: "best-runs" }, best.jobs.map((/** @type {string} */ job, /** @type {number} */ index) => [
         index ? " · " : "", h("a", { href: runLink(`${page.name}/${job}`), "data-best-run": job }, best.jobs.length > 1 ? job : "Open its run"),
-      ])));
+      ])),
+      (checks ?? []).map((/** @type {any} */ check) => h("p", { class: "small", "data-check": String(check.number) },
+        `Proposal ${check.number} on ${check.runs} new seeds: ${number(check.mean)} (95 % interval ${number(check.low)} to ${number(check.high)})`)));
   }
   return { element, update };
 }

@@ -115,6 +115,7 @@ export function jobsCard(page) {
       return;
     }
     isWaiting = false;
+    const focusAgain = focusKeeper(holder);
     const names = JSON.stringify([Object.keys(model.settings), scalars.tags, model.isLive]);
     if (names !== columnNames) {
       columnNames = names;
@@ -123,6 +124,7 @@ export function jobsCard(page) {
     const rows = [];
     for (let row = 0; row < model.count; row++) if (model.selected[row]) rows.push(row);
     table.setRows(rows);
+    focusAgain();
     element.dataset.rows = String(rows.length);
     if (problem.textContent !== model.filterProblem) problem.textContent = model.filterProblem;
     say(model.isFiltered ? `${rows.length} of ${model.count}` : String(model.count));
@@ -138,6 +140,22 @@ export function jobsCard(page) {
     draw();
   }
   return { element, update };
+}
+
+/**
+ * Rows are made anew while the page is live and may stand elsewhere then: the focus stays with the job it was on, and
+ * with the button or link in it.
+ * @param {HTMLElement} holder @returns {() => void}
+ */
+function focusKeeper(holder) {
+  const held = document.activeElement;
+  const row = held && holder.contains(held) ? /** @type {HTMLElement | null} */ (held.closest("tr.data")) : null;
+  if (!held || !row) return () => {};
+  const part = held.matches("button") ? "button" : held.matches("a") ? "a" : "";
+  return () => {
+    const again = /** @type {HTMLElement | null} */ (holder.querySelector(`tr[data-key="${CSS.escape(row.dataset.key ?? "")}"] ${part}`.trim()));
+    if (again && again !== document.activeElement) again.focus({ preventScroll: true });
+  };
 }
 
 /** A small curve without axes. @param {(number | null)[] | undefined} values */
