@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.web import recorded
 from tests.web.browser import PageFaults, StartUi
 
@@ -524,12 +526,16 @@ def test_a_reload_gives_the_same_picture(page: Any, place: Place) -> None:
         page.goto(address)
         before = settled(page)
         page.reload()
-        assert settled(page) == before, f"{address} looks different after a reload"
+        differing = np.abs(settled(page) - before).max(axis=2) > 48
+        # A rounded corner may be rasterised a shade differently; a line elsewhere is hundreds of pixels.
+        assert differing.sum() < 20, f"{differing.sum()} pixels of {address} are different after a reload"
 
 
-def settled(page: Any) -> bytes:
-    """The picture once every chart in view has been drawn."""
+def settled(page: Any) -> Any:
+    """The picture once the header is filled and every chart in view has been drawn."""
+    page.wait_for_selector("#count-runs:not(:empty)")
     page.wait_for_selector(".chart-card[data-ready]")
+    page.wait_for_load_state("networkidle")
     page.wait_for_function(
         """() => [...document.querySelectorAll(".chart-card")].every((one) => {
             const { top, bottom } = one.getBoundingClientRect();
@@ -537,7 +543,7 @@ def settled(page: Any) -> bytes:
         })"""
     )
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    return page.screenshot()  # type: ignore[no-any-return]
+    return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), np.int16)
 
 
 def test_back_and_forward_go_through_what_was_seen(page: Any, place: Place) -> None:
