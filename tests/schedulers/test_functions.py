@@ -16,8 +16,11 @@ import pytest
 from tests.schedulers.simulated import config
 
 from operant.schedulers import NaiveScheduler
+from operant.schedulers.analysis import intermediate
 from operant.schedulers.inline import InlineTrials
 from operant.schedulers.ledger import Ledger, read_ledger
+from operant.schedulers.live import LiveSearch
+from operant.schedulers.replay import read_recording
 from operant.sites import report
 from operant.sites.calls import Pruned, Skip
 from operant.tracking.journal import JournalReader, post_message
@@ -171,6 +174,7 @@ def test_a_stop_from_outside_is_heard_between_two_calls(tmp_path: Path) -> None:
 CONTROLLER = """
 import json, os, sys
 from operant.schedulers import NaiveScheduler
+from operant.schedulers.analysis import intermediate
 config = json.loads(sys.argv[2])
 log = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 def function(setting):
@@ -228,3 +232,21 @@ def test_calls_are_heard_of_only_in_order(tmp_path: Path) -> None:
 
     outcome = run(tmp_path / "s", search(stop_criterion={"max_tries": 20}), function)
     assert outcome.reward == 0.0 and len(known) == 20
+
+
+def test_what_functions_reported_is_there_for_pictures_and_replays(tmp_path: Path) -> None:
+    def climb(setting: dict[str, Any]) -> float:
+        for step in range(3):
+            report(step, setting["x"] * step)
+        return float(setting["x"])
+
+    folder = tmp_path / "s"
+    run(folder, config({"stop_criterion": {"max_tries": 4}}, {"type": "RandomSearcher"}, search_args=ARGS), climb)
+    search = LiveSearch(folder)
+    curves = intermediate(search, "acc", lambda job: None)
+    assert [one["id"] for one in curves] == [job.id for job in search.jobs()]
+    for curve, job in zip(curves, search.jobs(), strict=True):
+        x = search.ledger.proposals[job.number].config["x"]
+        assert (curve["steps"], curve["values"]) == ([0, 1, 2], [0.0, x, 2 * x])
+    recording = read_recording(folder)
+    assert [[one["value"] for one in job.reports] for job in recording.curves] == [one["values"] for one in curves]

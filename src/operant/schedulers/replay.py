@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from operant.assessors import ASSESSORS, AssessResult, BaseAssessor, build_assessor
-from operant.errors import OperantError, UsageError, unknown
+from operant.errors import UsageError, unknown
 from operant.registry import accepted_arguments
 from operant.schedulers.ledger import FINAL, JobRecord, Ledger, read_ledger
-from operant.schedulers.recorded import job_reader, recorded_rule
+from operant.schedulers.recorded import job_history, recorded_rule
 from operant.schedulers.rewards import History, RewardRule
 from operant.schedulers.seeds import SeedPlan
 
@@ -120,7 +120,7 @@ def read_recording(folder: Path) -> Recording:
     for job in ledger.jobs.values():
         if job.is_check or job.status not in FINAL or job.started is None or job.ended is None:
             continue
-        history = _history(folder, job, rule)
+        history = job_history(folder, job.id, rule, ledger)
         if not history:
             continue
         times = _times(history, job, printed=rule.pattern is not None)
@@ -138,15 +138,6 @@ def read_recording(folder: Path) -> Recording:
     if cut:
         notes.append(f"{cut} jobs were stopped early when the search ran: what they would have reached is not known")
     return Recording(folder.name, curves, ledger, rule, notes)
-
-
-def _history(folder: Path, job: JobRecord, rule: RewardRule) -> History:
-    reader = job_reader(folder, job.id, rule)
-    try:
-        reader.refresh(ended=True)
-    except (OperantError, OSError):
-        return []
-    return reader.history()
 
 
 def _times(history: History, job: JobRecord, *, printed: bool) -> list[float]:

@@ -25,12 +25,12 @@ from operant.cli.plotting.charts import (
     shade,
     thin,
 )
-from operant.errors import MissingExtraError, OperantError
+from operant.errors import MissingExtraError
 from operant.schedulers import analysis
 from operant.schedulers.axes import Axis as Setting
 from operant.schedulers.axes import axes_of, label
 from operant.schedulers.live import LiveSearch
-from operant.schedulers.recorded import job_reader, recorded_rule
+from operant.schedulers.recorded import job_history, recorded_rule
 
 __all__ = ["SEARCH_KINDS", "charts_of_search"]
 
@@ -261,12 +261,7 @@ def _intermediate(search: _Search) -> list[Chart]:
     rule = recorded_rule(search.live.ledger.opened)
 
     def curve(job: str) -> tuple[list[float], list[float]] | None:
-        reader = job_reader(search.live.folder, job, rule)
-        try:
-            reader.refresh(ended=True)
-        except (OperantError, OSError):
-            return None
-        history = reader.history()
+        history = job_history(search.live.folder, job, rule, search.live.ledger)
         if not history:
             return None
         return thin([float(one["iteration"]) for one in history], [float(one["value"]) for one in history])

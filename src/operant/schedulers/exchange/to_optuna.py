@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from operant.errors import OperantError, UsageError
+from operant.errors import UsageError
 from operant.schedulers.exchange.optuna_space import OptunaSpace
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
 from operant.schedulers.ledger import JobRecord, Ledger, ProposalRecord, read_ledger
-from operant.schedulers.recorded import job_reader, recorded_rule
+from operant.schedulers.recorded import job_history, recorded_rule
 from operant.schedulers.rewards import RewardRule
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _trial(
         params=params,
         distributions={name: space.distributions[name] for name in params},
         user_attrs=attributes,
-        intermediate_values=_reports(folder, jobs, rule),
+        intermediate_values=_reports(folder, jobs, rule, ledger),
     )
     started = [job.started for job in jobs if job.started is not None]
     ended = [job.ended for job in jobs if job.ended is not None]
@@ -118,16 +118,9 @@ def _trial(
     return trial
 
 
-def _reports(folder: Path, jobs: list[JobRecord], rule: RewardRule) -> dict[int, float]:
-    curves = []
-    for job in jobs:
-        reader = job_reader(folder, job.id, rule)
-        try:
-            reader.refresh(ended=True)
-        except (OperantError, OSError):
-            continue
-        curves.append({int(one["iteration"]): float(one["value"]) for one in reader.history()})
-    curves = [one for one in curves if one]
+def _reports(folder: Path, jobs: list[JobRecord], rule: RewardRule, ledger: Ledger) -> dict[int, float]:
+    histories = [job_history(folder, job.id, rule, ledger) for job in jobs]
+    curves = [{int(one["iteration"]): float(one["value"]) for one in history} for history in histories if history]
     if not curves:
         return {}
     common = set(curves[0]).intersection(*curves[1:])
