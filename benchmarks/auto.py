@@ -5,7 +5,7 @@
 
 Both sides train as a preset says for the same number of environment steps, after everything is made: no start-up, one
 evaluation of one episode, no film; at the end one checkpoint, and with Lightning two (best and last). A ratio is that
-of CPU time for each environment step. Schedules over the whole training go by episodes with Lightning, so ε falls later.
+of CPU time for each environment step. Schedules over the whole training go by episodes with Lightning: ε falls later.
 """
 
 from __future__ import annotations

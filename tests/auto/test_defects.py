@@ -1,6 +1,6 @@
 """What was broken in the system that this launcher's configs come from; one test for each, by its number.
 
-Numbers are those of the notes on it. 5, 6 and 10 are about distributed training, which is refused here until it exists.
+Numbers 5, 6 and 10 are about distributed training, which is refused here until it exists.
 """
 
 from __future__ import annotations

@@ -221,7 +221,5 @@ def plain_config(config: Any) -> Any:
         return config
     if hasattr(config, "__dataclass_fields__") and not isinstance(config, type):
         return plain_config(to_mapping(config))
-    kind = (
-        config if isinstance(config, type) or (callable(config) and hasattr(config, "__qualname__")) else type(config)
-    )
+    kind: Any = config if hasattr(config, "__qualname__") else type(config)
     return f"{kind.__module__}.{kind.__qualname__}"

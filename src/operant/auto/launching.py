@@ -209,7 +209,8 @@ def _fit(
 def _why_stopped(launch: LaunchSettings, stopper: EarlyStopping, rewards: tuple[float, ...]) -> str:
     """Why a training ended before its last episode, in words; empty if it did not."""
     if launch.stop_reward is not None and rewards and rewards[-1] >= launch.stop_reward:
-        return f"stopped after epoch {len(rewards) - 1}: total reward {rewards[-1]:.4g} (stop_reward {launch.stop_reward:g})"
+        reached = f"total reward {rewards[-1]:.4g} (stop_reward {launch.stop_reward:g})"
+        return f"stopped after epoch {len(rewards) - 1}: {reached}"
     if launch.early_stopping_patience is not None and stopper.wait_count >= stopper.patience:
         return (
             f"stopped early after epoch {len(rewards) - 1}: the total reward has not risen above "
