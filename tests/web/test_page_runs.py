@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.web import recorded
 from tests.web.browser import PageFaults, StartUi
 
@@ -138,6 +140,7 @@ def test_columns_are_chosen_and_kept_in_the_address(page: Any, place: Place) -> 
     names(page)
     page.get_by_role("button", name="Choose columns").click()
     page.get_by_label("Find a column").fill("speed")
+    expect_no_overflow(page)
     page.locator(".chooser").get_by_label("speed", exact=True).set_checked(True)
     page.keyboard.press("Escape")
     assert "last.speed" in state(page)["runs.cols"].split(",")
@@ -523,12 +526,16 @@ def test_a_reload_gives_the_same_picture(page: Any, place: Place) -> None:
         page.goto(address)
         before = settled(page)
         page.reload()
-        assert settled(page) == before, f"{address} looks different after a reload"
+        differing = np.abs(settled(page) - before).max(axis=2) > 48
+        # A rounded corner may be rasterised a shade differently; a line elsewhere is hundreds of pixels.
+        assert differing.sum() < 20, f"{differing.sum()} pixels of {address} are different after a reload"
 
 
-def settled(page: Any) -> bytes:
-    """The picture once every chart in view has been drawn."""
+def settled(page: Any) -> Any:
+    """The picture once the header is filled and every chart in view has been drawn."""
+    page.wait_for_selector("#count-runs:not(:empty)")
     page.wait_for_selector(".chart-card[data-ready]")
+    page.wait_for_load_state("networkidle")
     page.wait_for_function(
         """() => [...document.querySelectorAll(".chart-card")].every((one) => {
             const { top, bottom } = one.getBoundingClientRect();
@@ -536,7 +543,7 @@ def settled(page: Any) -> bytes:
         })"""
     )
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    return page.screenshot()  # type: ignore[no-any-return]
+    return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), np.int16)
 
 
 def test_back_and_forward_go_through_what_was_seen(page: Any, place: Place) -> None:
@@ -592,6 +599,11 @@ def test_it_fits_a_telephone(page: Any, place: Place) -> None:
     expect_no_overflow(page)
     page.goto(place.compare())
     wait_for_lines(page, "eval/return", 6)
+    expect_no_overflow(page)
+    page.get_by_role("button", name="Save this compare").click()
+    expect_no_overflow(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Add runs").click()
     expect_no_overflow(page)
     for tab in ("charts", "settings", "media", "code", "timers"):
         page.goto(place.run(place.everything, tab))

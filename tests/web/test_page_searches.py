@@ -366,6 +366,16 @@ def test_an_empty_folder_shows_the_command_to_begin_with(page: Any, ui: StartUi,
         page.goto("about:blank")
 
 
+def test_a_part_that_fails_says_so_and_the_others_stand(
+    page: Any, page_faults: PageFaults, address: str, search: RunningSearch
+) -> None:
+    page_faults.allow("500")
+    page.route("**/importance", lambda route: route.fulfill(status=500, json={"error": "It broke."}))
+    open_search(page, address, search)
+    card(page, "importance").locator(".card-note").get_by_text("It broke.").wait_for()
+    plot_has(page, "intermediate", curves=sum(1 for _ in search.folder.glob("jobs/*/run")))
+
+
 def test_a_search_that_is_not_there(page: Any, page_faults: PageFaults, address: str) -> None:
     page_faults.allow("404")
     page.goto(f"{address}/searches/nowhere")

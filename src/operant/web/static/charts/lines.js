@@ -35,6 +35,16 @@ function formatX(kind, x) {
   return `step ${number(Math.round(x))}`;
 }
 
+/** @param {"step" | "wall" | "relative"} kind @param {number} x @param {number} apart from tick to tick */
+function tickX(kind, x, apart) {
+  if (kind === "step") return number(x);
+  if (kind === "relative") return duration(x);
+  const text = clock(x);
+  const midnight = text.endsWith("00:00:00");
+  if (apart >= 86400 || midnight) return text.slice(5, 10);
+  return apart >= 60 ? text.slice(11, 16) : text.slice(11);
+}
+
 /** @param {Element} parent @param {LinesOptions} options */
 export function Lines(parent, options) {
   const settings = { series: /** @type {Line[]} */ ([]), xKind: /** @type {"step" | "wall" | "relative"} */ ("step"), log: false, smoothing: 0, zoom: /** @type {[number, number] | null} */ (null), height: 200, ...options };
@@ -76,7 +86,7 @@ export function Lines(parent, options) {
         y: { distr: settings.log ? 3 : 1, range: () => yRange },
       },
       axes: [
-        { ...axis, size: 26, gap: 3, space: 70, values: settings.xKind === "wall" ? undefined : (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((one) => (settings.xKind === "relative" ? duration(one) : number(one))) },
+        { ...axis, size: 26, gap: 3, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {number} */ __, /** @type {number} */ ___, /** @type {number} */ apart) => ticks.map((one) => tickX(settings.xKind, one, apart)) },
         {
           ...axis, size: 54, gap: 4, space: 32,
           splits: settings.log ? (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ low, /** @type {number} */ high) => logTicks(low, high) : undefined,

@@ -1,6 +1,9 @@
 // A button with a small panel: Escape and a click elsewhere close it, and the button has the focus again.
 import { h, on } from "./dom.js";
 
+const WIDTH = 340;
+const EDGE = 12;
+
 /**
  * @param {any} content of the button
  * @param {(panel: HTMLElement, close: () => void) => void} fill called each time it opens
@@ -27,14 +30,16 @@ export function popover(content, fill, options = {}) {
     }
     open = new AbortController();
     const panel = h("div", { class: "popover", role: "dialog", "aria-label": options.label });
+    // It is placed before it is filled: a field that takes the focus outside the window would scroll the page.
+    const room = document.documentElement.clientWidth;
+    const { left } = holder.getBoundingClientRect();
+    const width = Math.min(WIDTH, room - 2 * EDGE);
+    panel.style.width = `${width}px`;
+    panel.style.left = `${Math.max(EDGE, Math.min(left, room - width - EDGE)) - left}px`;
+    panel.style.top = "calc(100% + 4px)";
     holder.append(panel);
     button.setAttribute("aria-expanded", "true");
     fill(panel, close);
-    // Near the right edge it opens to the left.
-    const room = document.documentElement.clientWidth;
-    const left = holder.getBoundingClientRect().left;
-    panel.style.left = `${Math.min(0, room - left - panel.offsetWidth - 12)}px`;
-    panel.style.top = "calc(100% + 4px)";
     on(document, "pointerdown", (event) => {
       if (!holder.contains(event.target)) close();
     }, open.signal);

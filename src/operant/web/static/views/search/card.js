@@ -81,10 +81,11 @@ export function select(label, name, signal) {
 
 /**
  * Fetch again when asked, one at a time, not more often than every `seconds`, and only while the card is near the
- * screen and unfolded. What was asked for meanwhile is done then.
- * @param {HTMLElement} element @param {number} seconds @param {() => Promise<void>} fetch @param {AbortSignal} signal
+ * screen and unfolded. What was asked for meanwhile is done then. A failure is said in the card; the next try may do.
+ * @param {{element: HTMLElement, say: (text: string) => void}} card
+ * @param {number} seconds @param {() => Promise<void>} fetch @param {AbortSignal} signal
  */
-export function refresher(element, seconds, fetch, signal) {
+export function refresher({ element, say }, seconds, fetch, signal) {
   let wanted = false;
   let busy = false;
   let seen = false;
@@ -104,7 +105,7 @@ export function refresher(element, seconds, fetch, signal) {
     try {
       await fetch();
     } catch (error) {
-      if (!signal.aborted) throw error;
+      if (!signal.aborted) say(/** @type {Error} */ (error).message);
     } finally {
       busy = false;
       last = performance.now();

@@ -25,7 +25,7 @@ export function intermediateCard(page) {
     h("span", { class: "spacer" }), h("span", { class: "key-scale" }, "worst", h("i", { class: "scale-bar", "aria-hidden": "true" }), "best")));
   /** @type {any} */
   let answer = null;
-  const again = refresher(element, CURVES_EVERY, async () => {
+  const again = refresher({ element, say }, CURVES_EVERY, async () => {
     answer = await get(`${address}/intermediate`, { tag: state.get("tag", "") }, signal);
     const first = model.summary.reward_attribute ?? "";
     tags.set(answer.tags, answer.tags.includes(first) ? first : (answer.tags[0] ?? ""));
@@ -64,7 +64,7 @@ export function importanceCard(page) {
   body.classList.add("importance");
   replace(body, h("p", { class: "muted" }, "Being computed…"));
   let ended = -1;
-  const again = refresher(element, MODELS_EVERY, async () => {
+  const again = refresher({ element, say }, MODELS_EVERY, async () => {
     const answer = await get(`${address}/importance`, {}, signal);
     if (!answer.names.length) {
       replace(body, h("p", { class: "muted" }, answer.note ?? "Importance is known once a few jobs have ended."));
@@ -102,7 +102,7 @@ export function contourCard(page) {
   let order = [];
   let ended = -1;
   let asked = "";
-  const again = refresher(element, MODELS_EVERY, async () => {
+  const again = refresher({ element, say }, MODELS_EVERY, async () => {
     const [x, y] = [across.value(), up.value()];
     if (!x || !y || x === y) return;
     answer = await get(`${address}/contour`, { x, y }, signal);

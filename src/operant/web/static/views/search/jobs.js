@@ -47,7 +47,7 @@ export function jobsCard(page) {
     if (isWaiting) draw();
   }), signal);
 
-  const again = refresher(element, SCALARS_EVERY, async () => {
+  const again = refresher({ element, say }, SCALARS_EVERY, async () => {
     const wanted = state.list("jobs.cols").filter((one) => one.startsWith("s:")).map((one) => one.slice(2));
     const reward = model.summary.reward_attribute;
     scalars = await get(`${address}/scalars`, { tags: [...new Set([...(reward ? [reward] : []), ...wanted])] }, signal);
@@ -60,9 +60,9 @@ export function jobsCard(page) {
     const of = (/** @type {string} */ name) => (/** @type {number} */ row) => jobs[name][row];
     const reward = model.summary.reward_attribute ?? "reward";
     return [
-      { key: "number", title: "Job", fixed: true, width: 108, value: of("number"), render: jobName },
-      { key: "status", title: "Status", width: 104, value: of("status"), render: (row) => statusChip(jobs.status[row]) },
-      { key: "reward", title: reward, num: true, width: 100, value: of("reward"), render: (row) => number(jobs.reward[row]) },
+      { key: "number", title: "Job", fixed: true, width: 100, value: of("number"), render: jobName },
+      { key: "status", title: "Status", width: 100, value: of("status"), render: (row) => statusChip(jobs.status[row]) },
+      { key: "reward", title: reward, num: true, width: 92, value: of("reward"), render: (row) => number(jobs.reward[row]) },
       { key: "spark", title: "Course", width: 104, sortable: false, value: () => "", render: (row) => spark(scalars.spark[reward]?.[row]) },
       ...Object.keys(settings).map((name, index) => ({
         key: `p:${name}`, title: name, group: "Settings", hidden: index >= SETTINGS_SHOWN, width: 106,

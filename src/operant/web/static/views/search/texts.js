@@ -19,10 +19,10 @@ export function yamlCard(page) {
 /** @param {Page} page */
 export function logCard(page) {
   const { signal, address } = page;
-  const { element, body } = card({ key: "log", title: "Log of the controller", signal });
+  const { element, body, say } = card({ key: "log", title: "Log of the controller", signal });
   const lines = h("ol", { class: "text-block log", tabindex: "0", "aria-label": "Log lines" });
   replace(body, lines);
-  const again = refresher(element, LOG_EVERY, async () => {
+  const again = refresher({ element, say }, LOG_EVERY, async () => {
     const answer = await get(`${address}/log`, { lines: LINES }, signal);
     // Who has scrolled up to read is not pulled down again.
     const atEnd = lines.scrollTop + lines.clientHeight > lines.scrollHeight - 30;
