@@ -13,6 +13,8 @@ import pytest
 from tests.web.browser import PageFaults, StartUi
 from tests.web.searching import FIRST_GATE, SECOND_GATE, RunningSearch, start_search, wait_for
 
+PATIENCE = 60.0
+"""Seconds after which something is held to be broken rather than slow."""
 COUNTS = ("defined", "waiting", "running", "finished", "success", "abnormal")
 SETTINGS = ("lr", "layers", "dropout", "activation", "optimizer", "momentum")
 
@@ -40,11 +42,12 @@ def counts_of(journal: dict[str, Any]) -> dict[str, int]:
 
 
 def open_search(page: Any, address: str, search: RunningSearch, query: str = "") -> None:
+    page.set_default_timeout(PATIENCE * 1000)
     page.goto(f"{address}/searches/{search.name}{query}")
     page.wait_for_selector('[data-card="parallel"] .plot[data-lines]')
 
 
-def until(page: Any, script: str, seconds: float = 20.0) -> None:
+def until(page: Any, script: str, seconds: float = PATIENCE) -> None:
     """Wait until a script says yes. (The browser's own waiting would need `eval`, which the page forbids.)"""
     deadline = time.monotonic() + seconds
     while not page.evaluate(script):
@@ -123,6 +126,7 @@ def test_numbers_on_the_page_are_those_of_the_journal(page: Any, address: str, s
     row = page.locator('tr[data-key="digits"]')
     assert float(row.locator("[data-best]").text_content()) == pytest.approx(best["reward"], rel=1e-4)
     assert row.locator('[role="progressbar"]').get_attribute("aria-valuenow") == str(done)
+    row.locator(".spark").wait_for()
     row.locator("a").click()
     page.wait_for_url(f"**/searches/{search.name}")
 
@@ -392,7 +396,7 @@ def test_the_page_follows_while_the_search_goes_on(page: Any, address: str, sear
     card(page, "history")
     before = page.evaluate(tops)
     search.open_gate("first")
-    page.wait_for_selector(f'[data-card="history"] [data-points="{SECOND_GATE + 4}"]', timeout=90_000)
+    page.wait_for_selector(f'[data-card="history"] [data-points="{SECOND_GATE + 4}"]')
     search.wait_until_it_stands(SECOND_GATE)
     journal = search.journal()
     until(page, f"document.querySelector('[data-count=\"finished\"]').textContent === '{SECOND_GATE}'")
