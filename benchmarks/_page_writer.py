@@ -21,7 +21,10 @@ def write(folder: str, seconds: float, core: int) -> None:
     from operant import SummaryWriter
 
     with SummaryWriter("live", root=folder, system_metrics=False) as writer:
+        writer.add_scalar(TAGS[0], 0.0, 0)
+        writer.flush()
         print(writer.run_id, flush=True)
+        sys.stdin.readline()
         add, step, cpu = writer.add_scalar, 0, time.process_time()
         began = time.perf_counter()
         until = began + seconds
@@ -36,13 +39,15 @@ def write(folder: str, seconds: float, core: int) -> None:
 
 def read(address: str, run_id: str, readers: int) -> None:
     got = [0] * readers
-    connections = []
+    following = threading.Semaphore(0)
 
     def follow(place: int) -> None:
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
-        connections.append(connection)
         connection.request("GET", f"/api/events?runs={run_id}&tags={','.join(TAGS)}")
         answer = connection.getresponse()
+        while not answer.readline().startswith(b"event: run"):
+            continue
+        following.release()
         try:
             while line := answer.readline():
                 got[place] += line.startswith(b"event: points")
@@ -52,6 +57,8 @@ def read(address: str, run_id: str, readers: int) -> None:
     threads = [threading.Thread(target=follow, args=(place,), daemon=True) for place in range(readers)]
     for thread in threads:
         thread.start()
+    for _ in threads:
+        following.acquire()
     print("ready", flush=True)
     sys.stdin.read()
     print(json.dumps({"events": got}), flush=True)

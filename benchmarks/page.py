@@ -6,8 +6,8 @@
     python benchmarks/page.py --large 200x20x1000      # another large size
 
 Every round starts each server anew and uses it in turn; the table shows the median and the range. Times run from the
-action to the picture (see `_page_browser.py`), on Debian's Chromium without a GPU, by Playwright. TensorBoard is given the
-time to read its files before the clock starts.
+action to the picture (see `_page_browser.py`), on Debian's Chromium without a GPU, by Playwright. TensorBoard
+is given the time to read its files before the clock starts.
 
 open: first chart    address of a compare of 100 runs -> first chart drawn; TensorBoard: its front page, all 100 runs
 open: list of runs   address -> rows
@@ -175,9 +175,10 @@ def _write_once(folder: Path, seconds: float, core: int, other: int, readers: in
     (root / ".operant").mkdir()
     script = str(HERE / "_page_writer.py")
     writer = subprocess.Popen(
-        [sys.executable, script, "write", str(root), str(seconds), str(core)], stdout=subprocess.PIPE, text=True
-    )
-    assert writer.stdout is not None
+        [sys.executable, script, "write", str(root), str(seconds), str(core)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert writer.stdout is not None and writer.stdin is not None
     run_id = writer.stdout.readline().strip()
     told: dict[str, float] = {}
     try:
@@ -189,19 +190,29 @@ def _write_once(folder: Path, seconds: float, core: int, other: int, readers: in
                         [sys.executable, script, "read", address, run_id, str(readers)],
                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                     )  # fmt: skip
-                    told = json.loads(writer.stdout.readline())
+                    assert reader.stdout is not None
+                    reader.stdout.readline()
+                    told = _let_write(writer)
                     output, _ = reader.communicate("")
                     told["events"] = statistics.mean(json.loads(output.splitlines()[-1])["events"])
             finally:
                 os.sched_setaffinity(0, {core, other})
         else:
-            told = json.loads(writer.stdout.readline())
+            told = _let_write(writer)
         writer.wait(60)
     finally:
         writer.kill()
         writer.communicate()
         shutil.rmtree(root, ignore_errors=True)
     return told
+
+
+def _let_write(writer: subprocess.Popen[str]) -> dict[str, float]:
+    assert writer.stdin is not None and writer.stdout is not None
+    writer.stdin.write("go\n")
+    writer.stdin.flush()
+    found: dict[str, float] = json.loads(writer.stdout.readline())
+    return found
 
 
 def _line(times: Times) -> str:

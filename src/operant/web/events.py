@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -149,7 +150,9 @@ class Stream:
                 if not self.tags or one.tag in self.tags:
                     by_tag.setdefault(one.tag, []).append(one.points)
             for tag, pieces in by_tag.items():
-                x, values = thin(concatenate(pieces), self.axis, origin)
+                # Streams that are in step want the same: it is thinned once for all of them.
+                key = ("points", run_id, tag, after, until, self.axis)
+                x, values = self.desk.remembered(key, partial(_thinned, pieces, self.axis, origin))
                 changed.append(("points", {"run": run_id, "tag": tag, "x": x, "value": values}))
         self.cursor.runs = until
         return [self._event(kind, content) for kind, content in changed]
@@ -298,6 +301,10 @@ class Hub:
         if stream.wants_list and "list" in changed:
             return True
         return any(run_id in changed for run_id in stream.runs)
+
+
+def _thinned(pieces: list[Points], axis: str, origin: float) -> tuple[list[float], list[float]]:
+    return thin(concatenate(pieces), axis, origin)
 
 
 def thin(points: Points, axis: str, origin: float) -> tuple[list[float], list[float]]:
