@@ -18,8 +18,8 @@ _COLOURS = {"RUNNING": "36", "FINISHED": "32", "ERROR": "31", "KILLED": "33", "S
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], whole: str | None = None) -> None:
     """Columns as wide as needed. On a terminal the widest one is cut so that a row stays on one line, but never the
     column with the heading ``whole``: half an address is none."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    widths = [max(len(one) for one in column) for column in zip(headings, *cells, strict=True)]
+    columns = [_cleaned(column) for column in zip(headings, *rows, strict=True)]  # thousands of rows: whole columns
+    widths = [max(map(len, column)) for column in columns]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     if sys.stdout.isatty():
         spare = shutil.get_terminal_size().columns - sum(widths) - 2 * (len(widths) - 1)
@@ -27,9 +27,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], whole: s
             cut = [0 if heading == whole else width for heading, width in zip(headings, widths, strict=True)]
             widest = cut.index(max(cut))
             widths[widest] = max(10, widths[widest] + spare)
+            columns[widest] = [_cut(cell, widths[widest]) for cell in columns[widest]]
+    shape = "  ".join(f"{{:<{width}}}" for width in widths)
     lines = []
-    for number, row in enumerate([list(headings), *cells]):
-        line = "  ".join(_fit(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for number, row in enumerate(zip(*columns, strict=True)):
+        line = shape.format(*row).rstrip()
         if colour and number == 0:
             line = f"\x1b[1m{line}\x1b[0m"
         elif colour:
@@ -71,5 +73,9 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[round((value - low) * scale)] if abs(value) < float("inf") else "·" for value in values)
 
 
-def _fit(cell: str, width: int) -> str:
-    return cell.ljust(width) if len(cell) <= width else cell[: width - 1] + "…"
+def _cleaned(column: Sequence[str]) -> Sequence[str]:
+    return column if "".join(column).isprintable() else [clean(cell) for cell in column]
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else cell[: width - 1] + "…"

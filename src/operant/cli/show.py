@@ -104,7 +104,9 @@ def _print_search(found: dict[str, Any]) -> None:
     rows = []
     for job in jobs:
         took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
-        settings = " ".join([f"{key}={_short(value)}" for key, value in job["arg_dict"].items()])
+        settings = " ".join(
+            [f"{key}={value:.6g}" if type(value) is float else f"{key}={value}" for key, value in job["arg_dict"].items()]
+        )
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
         rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told, job["url"]])
@@ -118,10 +120,6 @@ def _counts(found: dict[str, Any]) -> str:
 
 def _best(found: dict[str, Any]) -> str:
     return "" if found["best"] is None else _number(found["best"]["reward"])
-
-
-def _short(value: Any) -> Any:
-    return f"{value:.6g}" if type(value) is float else value
 
 
 def _number(value: float | None) -> str:

@@ -5,7 +5,7 @@ Readers never see these lines: they are given the records that each stands for, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from operant.tracking.format.blocks import encode_json
@@ -44,13 +44,15 @@ def done(
     )
 
 
-def expand(records: Iterable[Record]) -> Iterator[Record]:
+def expand(records: Iterable[Record]) -> list[Record]:
+    found: list[Record] = []
     for record in records:
         make = _EXPANDED.get(record.get("type", ""))
         if make is None:
-            yield record
+            found.append(record)
         else:
-            yield from make(record)
+            found += make(record)
+    return found
 
 
 def _begun(line: Record) -> list[Record]:

@@ -53,12 +53,13 @@ class JournalReader:
         for block in self._tail.poll():
             if block.kind != RECORDS:
                 continue
-            for sequence, record in enumerate(expand(decode_records(block.payload)), block.sequence):
+            sequence = block.sequence
+            for record in expand(decode_records(block.payload)):
                 epoch = record.pop("epoch", 0)
-                if epoch < self.epoch or sequence < self.next_sequence:
-                    continue
-                self.epoch, self.next_sequence = epoch, sequence + 1
-                yield Entry(sequence, epoch, record)
+                if epoch >= self.epoch and sequence >= self.next_sequence:
+                    self.epoch, self.next_sequence = epoch, sequence + 1
+                    yield Entry(sequence, epoch, record)
+                sequence += 1
 
     @property
     def offset(self) -> int:

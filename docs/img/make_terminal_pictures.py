@@ -1,4 +1,4 @@
-"""Makes the pictures of the README from real commands: `python docs/images/make_pictures.py`."""
+"""Makes the pictures of the README from real commands: `python docs/img/make_terminal_pictures.py`."""
 
 from __future__ import annotations
 
