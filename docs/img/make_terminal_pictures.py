@@ -30,7 +30,7 @@ def main() -> None:
             console.print(Text("\n".join(lines) + "\n"))
     svg = console.export_svg(title="operant")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # a picture asks no other host for fonts
-    (REPOSITORY / "docs" / "images" / "runs.svg").write_text(svg.replace("Fira Code", "monospace"), encoding="utf-8")
+    (REPOSITORY / "docs" / "img" / "runs.svg").write_text(svg.replace("Fira Code", "monospace"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,13 +31,15 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.slave)
+        # The size is the terminal's, whatever a test before this one left in the environment.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCH, *words],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
             start_new_session=True,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **(env or {})},
+            env={**inherited, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **(env or {})},
         )
         self.raw = b""
         self._looked_at = 0

@@ -60,7 +60,7 @@ class PageFaults:
             self.add(f"request failed: {request.url} {request.failure}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     chromium = shutil.which("chromium")
     if chromium is None:
