@@ -35,14 +35,14 @@ EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
 ROWS: dict[str, int | None] = {
     "cartpole-ppo": None,
     "cartpole-dqn": None,
-    "cartpole-a2c": None,
+    "cartpole-a2c": 200_000,
     "acrobot-ppo": 200_000,
-    "acrobot-dqn": 25_000,
+    "acrobot-dqn": 20_000,
     "mountaincar-dqn": 60_000,
     "pendulum-ppo": None,
-    "pendulum-a2c": None,
-    "lunarlander-ppo": 300_000,
-    "lunarlander-dqn": 50_000,
+    "pendulum-a2c": 300_000,
+    "lunarlander-ppo": 200_000,
+    "lunarlander-dqn": 25_000,
 }
 
 
