@@ -82,7 +82,7 @@ class Trainer:
                 clip_param=given["clip_range"],
                 entropy_coeff=given["ent_coef"],
                 vf_loss_coeff=given["vf_coef"],
-                vf_clip_param=float("inf"),
+                vf_clip_param=given.get("vf_clip", float("inf")),
                 use_kl_loss=kl,
                 kl_coeff=0.2 if kl else 0.0,
                 grad_clip=given["max_grad_norm"],

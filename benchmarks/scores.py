@@ -2,7 +2,8 @@
 
     python benchmarks/scores.py                              every row below, both libraries
     python benchmarks/scores.py --presets pendulum-ppo --seeds 10
-    python benchmarks/scores.py --cached                     the table, and only what is not in scores.json yet
+    python benchmarks/scores.py --cached                     the table; runs only what is not in scores.json yet
+    python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
 Both are judged alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training, then
 100 fresh episodes with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are
@@ -28,6 +29,7 @@ from _sb3 import fingerprint, make_model, make_vector_env, sb3_settings
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "scores.json"
+PRESETS = HERE.parent / "src" / "operant" / "training" / "presets"
 EPISODES, JUDGEMENTS, FINAL_EPISODES = 20, 20, 100
 EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
 
@@ -36,7 +38,7 @@ ROWS: dict[str, int | None] = {
     "cartpole-ppo": None,
     "cartpole-dqn": None,
     "cartpole-a2c": 200_000,
-    "acrobot-ppo": 200_000,
+    "acrobot-ppo": 100_000,
     "acrobot-dqn": 20_000,
     "mountaincar-dqn": 60_000,
     "pendulum-ppo": None,
@@ -183,21 +185,40 @@ def figures(found: list[dict[str, Any]], name: str) -> tuple[float, float, float
     return interval([one[name] for one in found])
 
 
-def show(preset: str, steps: int, name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+def written(found: list[dict[str, Any]], name: str, digits: int) -> str:
+    middle, low, high = figures(found, name)
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "\u2212")
+
+
+def table_line(preset: str, steps: int, name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
     columns = [preset, f"{steps:,}", name]
     for found in (ours, theirs):
-        if found:
-            middle, low, high = figures(found, name)
-            columns += [str(len(found)), f"{middle:.1f} [{low:.1f}, {high:.1f}]"]
-        else:
-            columns += ["0", "not run"]
+        columns += [str(len(found)), written(found, name, 1) if found else "not run"]
+    verdict = ""
     if ours and theirs:
         own, peer = figures(ours, name), figures(theirs, name)
-        columns.append("below" if own[2] < peer[1] else "above" if own[1] > peer[2] else "level")
-    else:
-        columns.append("")
-    figures_only = " | ".join(columns[1:]).replace("-", "\u2212")
-    print(f"| {preset} | {figures_only} |", flush=True)
+        verdict = "below" if own[2] < peer[1] else "above" if own[1] > peer[2] else "level"
+    return "| " + " | ".join([*columns, verdict]) + " |"
+
+
+def header(config: dict[str, Any], whole: int, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
+    """The first line of a preset: what it is for, and what was measured."""
+    algorithm, steps = config["algorithm"]["name"], config["total_steps"]
+    start = f"# {config['env']['id']} with {algorithm.upper()}, {whole:,} steps: "
+    if not ours:
+        return start + "return not measured"
+    name = "best" if algorithm == "dqn" else "last"
+    text = f"return {written(ours, name, 0)} by its {name} weights"
+    if steps != whole:
+        text += f" after {steps:,}"
+    text += f", IQM of {len(ours)} seeds"
+    return start + text + (f"; SB3 with these settings {written(theirs, name, 0)}" if theirs else "; SB3 not run")
+
+
+def write_header(preset: str, line: str) -> None:
+    path = PRESETS / f"{preset}.yaml"
+    _, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    path.write_text(f"{line}\n{rest}", encoding="utf-8")
 
 
 def main() -> None:
@@ -207,7 +228,9 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="instead of the preset's own")
     parser.add_argument("--cached", action="store_true", help="take ours from scores.json too, where it is there")
-    parser.add_argument("--only", choices=["operant", "sb3"])
+    parser.add_argument("--only", choices=["operant", "sb3"], help="run this one; take the other from scores.json")
+    parser.add_argument("--table", action="store_true", help="run nothing, show what scores.json has")
+    parser.add_argument("--headers", action="store_true", help="run nothing, write the figures into the presets")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
@@ -215,31 +238,37 @@ def main() -> None:
         return
     from operant.training import load_config
 
-    if args.only != "operant":
+    runs = () if args.table or args.headers else (args.only,) if args.only else ("operant", "sb3")
+    if "sb3" in runs:
         ensure_peers()
     results = Results(RESULTS)
     peer = f"sb3 {pinned('stable-baselines3')}"
-    print("| preset | steps | judged | seeds | Operant | seeds | SB3, same settings | |")
-    print("|---|---:|---|---:|---:|---:|---:|---|")
-    for preset in args.presets:
+    if not args.headers:
+        print("| preset | steps | judged | seeds | Operant | seeds | SB3, same settings | |")
+        print("|---|---:|---|---:|---:|---:|---:|---|")
+    for preset in [path.stem for path in PRESETS.glob("*.yaml")] if args.headers else args.presets:
         config = load_config(preset).to_mapping()
-        config["total_steps"] = args.steps or ROWS.get(preset) or config["total_steps"]
+        whole = config["total_steps"]
+        config["total_steps"] = args.steps or ROWS.get(preset) or whole
         settings = sb3_settings(config)
         row = f"{preset} {fingerprint(settings)}"
         found: dict[str, list[dict[str, Any]]] = {}
         for library, name, given in (("operant", "operant", config), ("sb3", peer, settings)):
             found[library] = []
+            keep = library == "sb3" or args.cached or library not in runs
             for seed in range(args.first_seed, args.first_seed + args.seeds):
-                keep = library == "sb3" or args.cached or args.only == "sb3"
                 one = results.get(name, row, seed) if keep else None
-                if one is None and args.only in (None, library):
+                if one is None and library in runs:
                     one = run_apart(library, given, seed)
                     if one is not None:
                         results.put(name, row, seed, one)
                 if one is not None:
                     found[library].append(one)
+        if args.headers:
+            write_header(preset, header(config, whole, found["operant"], found["sb3"]))
+            continue
         for name in ("best", "last"):
-            show(preset, config["total_steps"], name, found["operant"], found["sb3"])
+            print(table_line(preset, config["total_steps"], name, found["operant"], found["sb3"]), flush=True)
 
 
 if __name__ == "__main__":

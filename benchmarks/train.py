@@ -66,6 +66,7 @@ OWN: dict[str, dict[str, Any]] = {
             "learning_rate": 3e-4,
             "clip_range": 0.3,
             "vf_coef": 0.01,
+            "vf_clip": 10.0,
             "max_grad_norm": None,
             "kl": True,
         },
