@@ -37,9 +37,9 @@ EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
 ROWS: dict[str, int | None] = {
     "cartpole-ppo": None,
     "cartpole-dqn": None,
-    "cartpole-a2c": 200_000,
+    "cartpole-a2c": 100_000,
     "acrobot-ppo": 100_000,
-    "acrobot-dqn": 20_000,
+    "acrobot-dqn": 10_000,
     "mountaincar-dqn": 60_000,
     "pendulum-ppo": None,
     "pendulum-a2c": 300_000,
