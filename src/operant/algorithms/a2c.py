@@ -34,7 +34,7 @@ class A2CSettings:
     value_weight: float = setting(0.5, "weight of the squared error of the value")
     max_gradient_norm: float = setting(0.5, "limit of the norm of the gradient")
     normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
-    optimizer: str = setting("rmsprop", "rmsprop (as published) or adam")
+    optimizer: str = setting("rmsprop", "rmsprop or adam")
     optimizer_eps: float = setting(1e-5, "ε of the optimizer")
 
     def __post_init__(self) -> None:
