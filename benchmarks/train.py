@@ -25,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers
@@ -182,7 +183,7 @@ def compare(cases: list[str], rounds: int, libraries: list[str]) -> None:
     _say_load()
 
 
-def compare_solving(first: int, seeds: int, libraries: list[str]) -> None:
+def compare_solving(first: int, seeds: int, libraries: list[str], keep: Path | None) -> None:
     preset = "cartpole-ppo"
     settings = {**peer_settings(preset), "total_steps": LIMIT}
     sides: list[tuple[str, str, dict[str, Any]]] = [("operant", "same", {"preset": preset})]
@@ -190,11 +191,17 @@ def compare_solving(first: int, seeds: int, libraries: list[str]) -> None:
     sides += [(name, "own", {"settings": own_settings(name, settings)}) for name in OWN]
     sides = [side for side in sides if side[0] in libraries]
     found: dict[tuple[str, str], list[dict[str, float]]] = {(name, kind): [] for name, kind, _ in sides}
+    lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
+    kept = {tuple(key): one for key, one in map(json.loads, lines)}
     for seed in range(first, first + seeds):
         for library, kind, given in sides:
-            one = run_apart("solve", library, seed, given)
-            if one is not None:
-                found[library, kind].append(one)
+            one = kept.get((library, kind, seed)) or run_apart("solve", library, seed, given)
+            if one is None:
+                continue
+            found[library, kind].append(one)
+            if keep is not None and (library, kind, seed) not in kept:
+                with keep.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([[library, kind, seed], one]) + "\n")
     print("| library | settings | solved | CPU-s: median (each) | by wall, s: median | steps: mean (each) |")
     print("|---|---|---:|---:|---:|---:|")
     for (library, kind), each in found.items():
@@ -231,6 +238,7 @@ def main() -> None:
     parser.add_argument("--solve", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a file of what was solved already, to go on from")
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
@@ -239,7 +247,7 @@ def main() -> None:
         return
     ensure_peers()
     if args.solve:
-        compare_solving(args.first_seed, args.seeds, args.libraries)
+        compare_solving(args.first_seed, args.seeds, args.libraries, args.keep)
     else:
         compare(args.cases, args.rounds, args.libraries)
 
