@@ -31,6 +31,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "scores.json"
 PRESETS = HERE.parent / "src" / "operant" / "training" / "presets"
 EPISODES, JUDGEMENTS, FINAL_EPISODES = 20, 20, 100
+SEEDS = 5
 EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
 
 # Preset -> steps, where the preset's own would take SB3 too long: then both sides make fewer.
@@ -201,18 +202,20 @@ def table_line(preset: str, steps: int, name: str, ours: list[dict[str, Any]], t
     return "| " + " | ".join([*columns, verdict]) + " |"
 
 
-def header(config: dict[str, Any], whole: int, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
-    """The first line of a preset: what it is for, and what was measured."""
-    algorithm, steps = config["algorithm"]["name"], config["total_steps"]
-    start = f"# {config['env']['id']} with {algorithm.upper()}, {whole:,} steps: "
-    if not ours:
-        return start + "return not measured"
+def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
+    """The first line of a preset: what it is for, and what was measured after how many steps (ours, SB3's)."""
+    algorithm, whole = config["algorithm"]["name"], config["total_steps"]
     name = "best" if algorithm == "dqn" else "last"
-    text = f"return {written(ours, name, 0)} by its {name} weights"
-    if steps != whole:
-        text += f" after {steps:,}"
-    text += f", IQM of {len(ours)} seeds"
-    return start + text + (f"; SB3 with these settings {written(theirs, name, 0)}" if theirs else "; SB3 not run")
+    parts = []
+    for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
+        if len(ours) == SEEDS:
+            after = "return" if steps == whole else f"after {steps:,}"
+            beside = f" (SB3 {written(theirs, name, 0)})" if len(theirs) == SEEDS else ""
+            parts.append(f"{after} {written(ours, name, 0)}{beside}")
+    start = f"# {config['env']['id']} with {algorithm.upper()}, {whole:,} steps: "
+    if not parts:
+        return start + "return not measured"
+    return start + "; ".join(parts) + f"; IQM of {SEEDS} seeds, {name} weights"
 
 
 def write_header(preset: str, line: str) -> None:
@@ -221,10 +224,41 @@ def write_header(preset: str, line: str) -> None:
     path.write_text(f"{line}\n{rest}", encoding="utf-8")
 
 
+def gather(
+    config: dict[str, Any],
+    steps: int,
+    results: Results,
+    peer: str,
+    runs: tuple[str, ...] = (),
+    seeds: range = range(SEEDS),
+    anew: bool = False,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Ours and SB3's results of one preset, from scores.json or (of the libraries in `runs`) made and put there.
+
+    With `anew` ours are made even if they are there.
+    """
+    config = {**config, "total_steps": steps}
+    settings = sb3_settings(config)
+    row = f"{config['name']} {fingerprint(settings)}"
+    both: list[list[dict[str, Any]]] = []
+    for library, name, given in (("operant", "operant", config), ("sb3", peer, settings)):
+        found = []
+        for seed in seeds:
+            one = None if anew and library == "operant" else results.get(name, row, seed)
+            if one is None and library in runs:
+                one = run_apart(library, given, seed)
+                if one is not None:
+                    results.put(name, row, seed, one)
+            if one is not None:
+                found.append(one)
+        both.append(found)
+    return both[0], both[1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", nargs="*", default=list(ROWS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="instead of the preset's own")
     parser.add_argument("--cached", action="store_true", help="take ours from scores.json too, where it is there")
@@ -238,7 +272,7 @@ def main() -> None:
         return
     from operant.training import load_config
 
-    runs = () if args.table or args.headers else (args.only,) if args.only else ("operant", "sb3")
+    runs: tuple[str, ...] = () if args.table or args.headers else (args.only,) if args.only else ("operant", "sb3")
     if "sb3" in runs:
         ensure_peers()
     results = Results(RESULTS)
@@ -246,29 +280,18 @@ def main() -> None:
     if not args.headers:
         print("| preset | steps | judged | seeds | Operant | seeds | SB3, same settings | |")
         print("|---|---:|---|---:|---:|---:|---:|---|")
-    for preset in [path.stem for path in PRESETS.glob("*.yaml")] if args.headers else args.presets:
+    for preset in sorted(path.stem for path in PRESETS.glob("*.yaml")) if args.headers else args.presets:
         config = load_config(preset).to_mapping()
-        whole = config["total_steps"]
-        config["total_steps"] = args.steps or ROWS.get(preset) or whole
-        settings = sb3_settings(config)
-        row = f"{preset} {fingerprint(settings)}"
-        found: dict[str, list[dict[str, Any]]] = {}
-        for library, name, given in (("operant", "operant", config), ("sb3", peer, settings)):
-            found[library] = []
-            keep = library == "sb3" or args.cached or library not in runs
-            for seed in range(args.first_seed, args.first_seed + args.seeds):
-                one = results.get(name, row, seed) if keep else None
-                if one is None and library in runs:
-                    one = run_apart(library, given, seed)
-                    if one is not None:
-                        results.put(name, row, seed, one)
-                if one is not None:
-                    found[library].append(one)
+        steps = args.steps or ROWS.get(preset) or config["total_steps"]
         if args.headers:
-            write_header(preset, header(config, whole, found["operant"], found["sb3"]))
+            measured = {each: gather(config, each, results, peer) for each in {steps, config["total_steps"]}}
+            write_header(preset, header(config, measured))
             continue
+        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        anew = "operant" in runs and not args.cached
+        ours, theirs = gather(config, steps, results, peer, runs, seeds, anew)
         for name in ("best", "last"):
-            print(table_line(preset, config["total_steps"], name, found["operant"], found["sb3"]), flush=True)
+            print(table_line(preset, steps, name, ours, theirs), flush=True)
 
 
 if __name__ == "__main__":
