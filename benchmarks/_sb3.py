@@ -2,16 +2,69 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
-__all__ = ["make_model", "make_vector_env"]
+__all__ = ["Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
 
 
-def make_vector_env(config: dict[str, Any], num_envs: int, seed: int, training: bool) -> Any:
+def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Our config in SB3's words, as plain values: everything that decides what SB3 does, and nothing else."""
+    ours, model, env = config["algorithm"], config["model"], config["env"]
+    common = {
+        "gamma": ours["gamma"],
+        "learning_rate": ours["learning_rate"],
+        "max_grad_norm": ours["max_gradient_norm"],
+    }
+    if ours["name"] == "dqn":
+        own = {
+            "batch_size": ours["batch"],
+            "buffer_size": ours["buffer"],
+            "learning_starts": ours["learning_starts"],
+            "target_update_interval": ours["target_every"],
+            "train_freq": ours["train_every"],
+            "gradient_steps": ours["updates"] or -1,
+            "exploration_initial_eps": ours["exploration_start"],
+            "exploration_fraction": ours["exploration_fraction"],
+            "exploration_final_eps": ours["exploration_end"],
+        }
+    else:
+        own = {
+            "n_steps": ours["rollout"],
+            "gae_lambda": ours["gae_lambda"],
+            "ent_coef": ours["entropy_weight"],
+            "vf_coef": ours["value_weight"],
+            "normalize_advantage": ours["normalize_advantage"],
+        }
+    if ours["name"] == "a2c":
+        own["use_rms_prop"] = ours["optimizer"] == "rmsprop"
+    if ours["name"] == "ppo":
+        own |= {"batch_size": ours["minibatch"], "n_epochs": ours["epochs"], "clip_range": ours["clip"]}
+    return {
+        "total_steps": config["total_steps"],
+        "env": {key: env[key] for key in ("id", "arguments", "num_envs", "normalize_obs", "normalize_reward")},
+        "algorithm": ours["name"],
+        "arguments": common | own,
+        "falling": sorted(
+            name
+            for name, key in (("learning_rate", "anneal_learning_rate"), ("clip_range", "anneal_clip"))
+            if ours.get(key)
+        ),
+        "model": {key: model[key] for key in ("hidden", "activation", "orthogonal", "log_std")},
+    }
+
+
+def fingerprint(settings: dict[str, Any]) -> str:
+    """A short name of these settings: other settings have another one."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def make_vector_env(settings: dict[str, Any], num_envs: int, seed: int, training: bool) -> Any:
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
-    env = config["env"]
+    env = settings["env"]
     made = make_vec_env(env["id"], n_envs=num_envs, seed=seed, env_kwargs=env["arguments"] or None)
     if env["normalize_obs"] or env["normalize_reward"]:
         made = VecNormalize(
@@ -19,70 +72,78 @@ def make_vector_env(config: dict[str, Any], num_envs: int, seed: int, training: 
             training=training,
             norm_obs=env["normalize_obs"],
             norm_reward=env["normalize_reward"] and training,
-            gamma=config["algorithm"]["gamma"],
+            gamma=settings["arguments"]["gamma"],
         )
     return made
 
 
-def make_model(config: dict[str, Any], seed: int) -> Any:
+def make_model(settings: dict[str, Any], seed: int) -> Any:
     """The same algorithm with the same settings; networks, optimizers and schedules included."""
     import stable_baselines3 as sb3
     import torch
     from torch import nn
 
     torch.set_num_threads(1)
-    ours = config["algorithm"]
-    model = config["model"]
+    model, algorithm = settings["model"], settings["algorithm"]
     policy = {
         "net_arch": list(model["hidden"]),
         "activation_fn": {"tanh": nn.Tanh, "relu": nn.ReLU}[model["activation"]],
     }
-    env = make_vector_env(config, config["env"]["num_envs"], seed, training=True)
-    common = {"seed": seed, "device": "cpu", "verbose": 0, "gamma": ours["gamma"]}
-    rate = _falling(ours["learning_rate"], ours.get("anneal_learning_rate", False))
-    if ours["name"] == "dqn":
-        return sb3.DQN(
-            "MlpPolicy",
-            env,
-            learning_rate=rate,
-            batch_size=ours["batch"],
-            buffer_size=ours["buffer"],
-            learning_starts=ours["learning_starts"],
-            target_update_interval=ours["target_every"],
-            train_freq=ours["train_every"],
-            gradient_steps=ours["updates"] or -1,
-            exploration_initial_eps=ours["exploration_start"],
-            exploration_fraction=ours["exploration_fraction"],
-            exploration_final_eps=ours["exploration_end"],
-            max_grad_norm=ours["max_gradient_norm"],
-            policy_kwargs=policy,
-            **common,
-        )
-    policy |= {"ortho_init": model["orthogonal"]}
-    if hasattr(env.action_space, "low"):
-        policy["log_std_init"] = model["log_std"]
-    shared = {
-        "n_steps": ours["rollout"],
-        "gae_lambda": ours["gae_lambda"],
-        "ent_coef": ours["entropy_weight"],
-        "vf_coef": ours["value_weight"],
-        "max_grad_norm": ours["max_gradient_norm"],
-        "learning_rate": rate,
-        "normalize_advantage": ours["normalize_advantage"],
-        "policy_kwargs": policy,
-    }
-    if ours["name"] == "a2c":
-        return sb3.A2C("MlpPolicy", env, use_rms_prop=ours["optimizer"] == "rmsprop", **shared, **common)
-    return sb3.PPO(
-        "MlpPolicy",
-        env,
-        batch_size=ours["minibatch"],
-        n_epochs=ours["epochs"],
-        clip_range=_falling(ours["clip"], ours["anneal_clip"]),
-        **shared,
-        **common,
-    )
+    env = make_vector_env(settings, settings["env"]["num_envs"], seed, training=True)
+    if algorithm != "dqn":
+        policy |= {"ortho_init": model["orthogonal"]}
+        if hasattr(env.action_space, "low"):
+            policy["log_std_init"] = model["log_std"]
+    arguments = dict(settings["arguments"])
+    for name in settings["falling"]:
+        arguments[name] = _falling(arguments[name])
+    made = {"dqn": sb3.DQN, "a2c": sb3.A2C, "ppo": sb3.PPO}[algorithm]
+    return made("MlpPolicy", env, policy_kwargs=policy, seed=seed, device="cpu", verbose=0, **arguments)
 
 
-def _falling(value: float, anneal: bool) -> Any:
-    return (lambda left: left * value) if anneal else value
+def _falling(value: float) -> Any:
+    return lambda left: left * value
+
+
+class Trainer:
+    """A training of SB3 that can be made in parts: its schedules are those of the whole."""
+
+    def __init__(self, settings: dict[str, Any], seed: int) -> None:
+        self._settings, self._seed = settings, seed
+        self._total = settings["total_steps"]
+        self._model = make_model(settings, seed)
+        self._judge = make_vector_env(settings, 20, 1_000_000 + seed, training=False)
+        _, self._callback = self._model._setup_learn(self._total, None, True, "run", False)
+
+    @property
+    def steps(self) -> int:
+        return int(self._model.num_timesteps)
+
+    def learn(self, until: int) -> None:
+        """What `model.learn` does, up to so many steps; `learn` itself would measure its schedules by the part."""
+        model = self._model
+        while model.num_timesteps < until:
+            if self._settings["algorithm"] == "dqn":
+                model.collect_rollouts(
+                    model.env,
+                    train_freq=model.train_freq,
+                    callback=self._callback,
+                    learning_starts=model.learning_starts,
+                    replay_buffer=model.replay_buffer,
+                    log_interval=4,
+                )
+                if model.num_timesteps > model.learning_starts:
+                    updates = model.gradient_steps if model.gradient_steps >= 0 else model.train_freq.frequency
+                    model.train(batch_size=model.batch_size, gradient_steps=updates)
+            else:
+                model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+                model._update_current_progress_remaining(model.num_timesteps, self._total)
+                model.train()
+
+    def judge(self, episodes: int) -> float:
+        """The mean return of greedy episodes."""
+        import numpy as np
+        from stable_baselines3.common.evaluation import evaluate_policy
+
+        returns, _ = evaluate_policy(self._model, self._judge, episodes, return_episode_rewards=True)
+        return float(np.mean(returns))

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,9 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers
+
 HERE = Path(__file__).resolve().parent
-VENV = HERE.parent / ".venv-peers-rl"
-PINS = HERE / "peers-rl.txt"
 
 REPLAY_BAR = 3.0
 CLASSICS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1")
@@ -53,30 +51,14 @@ def main() -> int:
 
 def run_among_peers() -> int:
     """Make the peers' environment if it is not there as pinned, then run this script in it."""
-    python, stamp = VENV / "bin" / "python", VENV / ".ready"
-    wanted = hashlib.sha256(PINS.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"making {VENV.name} (a few minutes the first time)", file=sys.stderr)
-        uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
-        if uv is None:
-            print("uv is not installed, so the peers cannot be", file=sys.stderr)
-            return 2
-        wheels = os.environ.get("PIP_FIND_LINKS")  # uv does not read pip's settings
-        source = {"UV_FIND_LINKS": wheels} if wheels else {"UV_TORCH_BACKEND": "cpu"}
-        for words in (
-            ["venv", "--clear", "--python", sys.executable, str(VENV)],
-            ["pip", "install", "--python", str(python), "-r", str(PINS)],
-        ):
-            subprocess.run([uv, "--quiet", *words], check=True, env={**source, **os.environ})
-        stamp.write_text(wanted)
-    one_thread = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+    ensure_peers()
     environment = {
         **os.environ,
-        **one_thread,
+        **ONE_THREAD,
         "OPERANT_BENCHMARK_PEERS": "1",
         "PYTHONPATH": str(HERE.parent / "src"),
     }
-    return subprocess.run([str(python), *sys.argv], env=environment).returncode
+    return subprocess.run([str(PEERS_PYTHON), *sys.argv], env=environment).returncode
 
 
 def best_of(rounds: int, sides: dict[str, Callable[[], None]], clock: Callable[[], float]) -> dict[str, float]:

@@ -1,11 +1,15 @@
 """What presets reach, beside Stable-Baselines3 with the same settings: IQM over seeds with its bootstrap interval.
 
-    python benchmarks/scores.py                              CartPole by PPO, DQN and A2C, 5 seeds, both libraries
+    python benchmarks/scores.py                              every row below, both libraries
     python benchmarks/scores.py --presets pendulum-ppo --seeds 10
-    python benchmarks/scores.py --presets acrobot-ppo --scale 0.2 --without-peers
+    python benchmarks/scores.py --cached                     the table; runs only what is not in scores.json yet
+    python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
-Both are judged alike: 20 evaluations over the training, of 20 greedy episodes each. `best` is the best of them (how DQN
-is to be judged: its last checkpoint is often not its best), `last` the last.
+Both are judged alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training, then
+100 fresh episodes with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are
+often not its best) and 100 with the last weights (`last`). All evaluations of a training begin from the same starts, so
+that the best of them is not the one with the easiest. SB3's results are kept in scores.json by its version, the
+settings and the seed; ours are run anew unless `--cached`.
 """
 
 from __future__ import annotations
@@ -16,101 +20,278 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
-from _sb3 import make_model, make_vector_env
+from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers, pinned
+from _sb3 import fingerprint, make_model, make_vector_env, sb3_settings
 
 HERE = Path(__file__).resolve().parent
-PEERS = HERE.parent / ".venv-peers-rl"
+RESULTS = HERE / "scores.json"
+PRESETS = HERE.parent / "src" / "operant" / "training" / "presets"
+EPISODES, JUDGEMENTS, FINAL_EPISODES = 20, 20, 100
+SEEDS = 5
+EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
+
+# Preset -> steps, where the preset's own would take SB3 too long: then both sides make fewer.
+ROWS: dict[str, int | None] = {
+    "cartpole-ppo": None,
+    "cartpole-dqn": 20_000,
+    "cartpole-a2c": 100_000,
+    "acrobot-ppo": 100_000,
+    "acrobot-dqn": 10_000,
+    "mountaincar-dqn": 60_000,
+    "pendulum-ppo": None,
+    "pendulum-a2c": 300_000,
+    "lunarlander-ppo": 200_000,
+    "lunarlander-dqn": 25_000,
+}
 
 
-def train_ours(config: dict[str, object], seed: int) -> dict[str, float]:
-    from operant.training import train
+def train_ours(config: dict[str, Any], seed: int) -> dict[str, Any]:
+    from operant.envs import make_env
+    from operant.tracking import SummaryWriter
+    from operant.training import TrainConfig, Training
+    from operant.training.checkpoints import read_weights
+    from operant.training.evaluating import evaluate
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / ".operant"
         root.mkdir()
-        result = train({**config, "seed": seed}, root=root)
-        return {"best": result.best_return, "last": result.final_return, "steps": result.steps}
+        with SummaryWriter(config["name"], root=root) as writer:
+            training = Training(TrainConfig.from_mapping({**config, "seed": seed}), writer)
+            training.begin()
+            result = training.run()
+        env = make_env(config["env"]["id"], EPISODES, seed=seed, **config["env"]["arguments"])
+
+        def judged() -> float:
+            found = evaluate(training.algorithm, env, FINAL_EPISODES, FINAL_SEED + seed, normalizer=training.normalizer)
+            return found.mean
+
+        last = judged()
+        weights, about = read_weights(result.folder / "best" / "weights.safetensors")
+        training.algorithm.load_weights(weights)
+        if training.normalizer is not None:
+            training.normalizer.load_state_dict(about["normalizer"])
+        return {
+            "best": judged(),
+            "last": last,
+            "steps": result.steps,
+            "curve": [mean for _, mean in result.evaluations],
+        }
 
 
-def train_sb3(config: dict[str, object], seed: int) -> dict[str, float]:
+def train_sb3(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    import copy
+
     import numpy as np
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import sync_envs_normalization
 
-    total = int(config["total_steps"])  # type: ignore[call-overload]
-    model = make_model(config, seed)
-    judge = make_vector_env(config, 20, 1_000_000 + seed, training=False)
+    total = settings["total_steps"]
+    model = make_model(settings, seed)
+    judge = make_vector_env(settings, EPISODES, EVALUATION_SEED + seed, training=False)
+    final = make_vector_env(settings, EPISODES, FINAL_SEED + seed, training=False)
+    seeds = {id(judge): EVALUATION_SEED + seed, id(final): FINAL_SEED + seed}
+    scaled = hasattr(judge, "obs_rms")
     means: list[float] = []
+    best: dict[str, Any] = {}
+
+    def judged(env: Any, episodes: int) -> float:
+        env.seed(seeds[id(env)])
+        returns, _ = evaluate_policy(model, env, episodes, return_episode_rewards=True, warn=False)
+        return float(np.mean(returns))
 
     class Judge(BaseCallback):
-        def _judge(self) -> None:
-            if hasattr(judge, "obs_rms"):
-                sync_envs_normalization(self.training_env, judge)
-            rewards, _ = evaluate_policy(self.model, judge, 20, return_episode_rewards=True, warn=False)
-            means.append(float(np.mean(rewards)))
-
         def _on_step(self) -> bool:
-            if self.num_timesteps // (total // 20) > len(means):
-                self._judge()
+            if self.num_timesteps // (total // JUDGEMENTS) > len(means):
+                if scaled:
+                    sync_envs_normalization(self.training_env, judge)
+                means.append(judged(judge, EPISODES))
+                if means[-1] > max(means[:-1], default=-np.inf):  # the first of equals, as ours
+                    best["weights"] = copy.deepcopy(model.policy.state_dict())
+                    best["scale"] = copy.deepcopy(judge.obs_rms) if scaled else None
             return True
 
     model.learn(total, callback=Judge())
-    return {"best": max(means), "last": means[-1], "steps": model.num_timesteps}
+    if scaled:
+        sync_envs_normalization(model.get_env(), final)
+    last = judged(final, FINAL_EPISODES)
+    model.policy.load_state_dict(best["weights"])
+    if scaled:
+        final.obs_rms = best["scale"]
+    return {"best": judged(final, FINAL_EPISODES), "last": last, "steps": model.num_timesteps, "curve": means}
 
 
-def run_apart(library: str, config: dict[str, object], seed: int) -> dict[str, float] | None:
-    python = PEERS / "bin" / "python" if library == "sb3" else Path(sys.executable)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, Any] | None:
+    python = str(PEERS_PYTHON) if library == "sb3" else sys.executable
     done = subprocess.run(
-        [str(python), __file__, "--work", library, str(seed), json.dumps(config)],
+        [python, __file__, "--work", library, str(seed), json.dumps(settings)],
         capture_output=True,
         text=True,
-        env=environment,
+        env={**os.environ, **ONE_THREAD},
     )
     if done.returncode:
-        print(f"  {library} seed {seed} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
+        print(f"  {library} seed {seed} failed: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
         return None
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
+
+
+def work(library: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    began = time.process_time()
+    found = (train_sb3 if library == "sb3" else train_ours)(settings, seed)
+    found["curve"] = [round(mean, 1) for mean in found["curve"]]
+    return {**found, "cpu": round(time.process_time() - began, 1)}
+
+
+class Results:
+    """scores.json: library and version -> preset and fingerprint of its settings -> seed -> what came of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, dict[str, dict[str, Any]]]:
+        return json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
+
+    def get(self, library: str, row: str, seed: int) -> dict[str, Any] | None:
+        return self.read().get(library, {}).get(row, {}).get(str(seed))
+
+    def put(self, library: str, row: str, seed: int, found: dict[str, Any]) -> None:
+        every = self.read()  # anew: another row may have been written meanwhile
+        every.setdefault(library, {}).setdefault(row, {})[str(seed)] = found
+        text = "".join(_written(every))
+        beside = self.path.with_suffix(f".{os.getpid()}")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(self.path)
+
+
+def _written(every: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """JSON with one line for each training, so that a new one is one line of a diff."""
+    libraries = []
+    for library, rows in sorted(every.items()):
+        named = []
+        for row, seeds in sorted(rows.items()):
+            each = [f"   {json.dumps(seed)}: {json.dumps(seeds[seed])}" for seed in sorted(seeds, key=int)]
+            named.append(f"  {json.dumps(row)}: {{\n" + ",\n".join(each) + "\n  }")
+        libraries.append(f" {json.dumps(library)}: {{\n" + ",\n".join(named) + "\n }")
+    return ["{\n", ",\n".join(libraries), "\n}\n"]
+
+
+def figures(found: list[dict[str, Any]], name: str) -> tuple[float, float, float]:
+    from operant.training.statistics import interval
+
+    return interval([one[name] for one in found])
+
+
+def written(found: list[dict[str, Any]], name: str, digits: int) -> str:
+    middle, low, high = figures(found, name)
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "\u2212")
+
+
+def table_line(preset: str, steps: int, name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
+    columns = [preset, f"{steps:,}", name]
+    for found in (ours, theirs):
+        columns += [str(len(found)), written(found, name, 1) if found else "not run"]
+    verdict = ""
+    if ours and theirs:
+        own, peer = figures(ours, name), figures(theirs, name)
+        verdict = "below" if own[2] < peer[1] else "above" if own[1] > peer[2] else "level"
+    return "| " + " | ".join([*columns, verdict]) + " |"
+
+
+def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
+    """The first line of a preset: what it is for, and what was measured after how many steps (ours, SB3's)."""
+    algorithm, whole = config["algorithm"]["name"], config["total_steps"]
+    name = "best" if algorithm == "dqn" else "last"
+    parts = []
+    for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
+        if len(ours) == SEEDS:
+            after = "return" if steps == whole else f"after {steps:,}"
+            beside = f" (SB3 {written(theirs, name, 0)})" if len(theirs) == SEEDS else ""
+            parts.append(f"{after} {written(ours, name, 0)}{beside}")
+    start = f"# {config['env']['id']} with {algorithm.upper()}, {whole:,} steps: "
+    if not parts:
+        return start + "return not measured"
+    return start + "; ".join(parts) + f"; IQM of {SEEDS} seeds, {name} weights"
+
+
+def write_header(preset: str, line: str) -> None:
+    path = PRESETS / f"{preset}.yaml"
+    _, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    path.write_text(f"{line}\n{rest}", encoding="utf-8")
+
+
+def gather(
+    config: dict[str, Any],
+    steps: int,
+    results: Results,
+    peer: str,
+    runs: tuple[str, ...] = (),
+    seeds: range = range(SEEDS),
+    anew: bool = False,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Ours and SB3's results of one preset, from scores.json or (of the libraries in `runs`) made and put there.
+
+    With `anew` ours are made even if they are there.
+    """
+    config = {**config, "total_steps": steps}
+    settings = sb3_settings(config)
+    row = f"{config['name']} {fingerprint(settings)}"
+    both: list[list[dict[str, Any]]] = []
+    for library, name, given in (("operant", "operant", config), ("sb3", peer, settings)):
+        found = []
+        for seed in seeds:
+            one = None if anew and library == "operant" else results.get(name, row, seed)
+            if one is None and library in runs:
+                one = run_apart(library, given, seed)
+                if one is not None:
+                    results.put(name, row, seed, one)
+            if one is not None:
+                found.append(one)
+        both.append(found)
+    return both[0], both[1]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", nargs="*", default=["cartpole-ppo", "cartpole-dqn", "cartpole-a2c"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the preset's steps")
-    parser.add_argument("--without-peers", action="store_true")
+    parser.add_argument("--presets", nargs="*", default=list(ROWS))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, help="instead of the preset's own")
+    parser.add_argument("--cached", action="store_true", help="take ours from scores.json too, where it is there")
+    parser.add_argument("--only", choices=["operant", "sb3"], help="run this one; take the other from scores.json")
+    parser.add_argument("--table", action="store_true", help="run nothing, show what scores.json has")
+    parser.add_argument("--headers", action="store_true", help="run nothing, write the figures into the presets")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        library, seed, text = args.work
-        work = train_sb3 if library == "sb3" else train_ours
-        print(json.dumps(work(json.loads(text), int(seed))))
+        print(json.dumps(work(args.work[0], int(args.work[1]), json.loads(args.work[2]))))
         return
     from operant.training import load_config
-    from operant.training.statistics import interval
 
-    if not args.without_peers:
-        from train import ensure_peers
-
+    runs: tuple[str, ...] = () if args.table or args.headers else (args.only,) if args.only else ("operant", "sb3")
+    if "sb3" in runs:
         ensure_peers()
-    for preset in args.presets:
+    results = Results(RESULTS)
+    peer = f"sb3 {pinned('stable-baselines3')}"
+    if not args.headers:
+        print("| preset | steps | judged | seeds | Operant | seeds | SB3, same settings | |")
+        print("|---|---:|---|---:|---:|---:|---:|---|")
+    for preset in sorted(path.stem for path in PRESETS.glob("*.yaml")) if args.headers else args.presets:
         config = load_config(preset).to_mapping()
-        config["total_steps"] = int(config["total_steps"] * args.scale)
-        for library in ["operant"] if args.without_peers else ["operant", "sb3"]:
-            found = [run_apart(library, config, seed) for seed in range(args.seeds)]
-            good = [one for one in found if one is not None]
-            if not good:
-                continue
-            figures = []
-            for name in ("best", "last"):
-                middle, low, high = interval([one[name] for one in good])
-                each = " ".join(f"{one[name]:.0f}" for one in good)
-                figures.append(f"{name} {middle:8.1f} [{low:8.1f}, {high:8.1f}] ({each})")
-            print(f"{preset:<17}{library:<9}{config['total_steps']:>9,}  {'   '.join(figures)}", flush=True)
+        steps = args.steps or ROWS.get(preset) or config["total_steps"]
+        if args.headers:
+            measured = {each: gather(config, each, results, peer) for each in {steps, config["total_steps"]}}
+            write_header(preset, header(config, measured))
+            continue
+        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        anew = "operant" in runs and not args.cached
+        ours, theirs = gather(config, steps, results, peer, runs, seeds, anew)
+        for name in ("best", "last"):
+            print(table_line(preset, steps, name, ours, theirs), flush=True)
 
 
 if __name__ == "__main__":

