@@ -66,7 +66,18 @@ def test_a_search_from_the_beginning_to_its_removal(project: Path, capsys: pytes
     found = json.loads(output(capsys))
     assert [found[key] for key in ("task", "status")] == ["first", "FINISHED"] and found["best"]["reward"] == 0.7
     assert [job["id"] for job in found["jobs"]] == ["0", "1", "2", "3"]
-    assert set(found["jobs"][0]) == {"id", "name", "status", "reward", "arg_dict", "started", "ended", "run", "url", "code"}
+    assert set(found["jobs"][0]) == {
+        "id",
+        "name",
+        "status",
+        "reward",
+        "arg_dict",
+        "started",
+        "ended",
+        "run",
+        "url",
+        "code",
+    }
     assert found["jobs"][0]["url"] == "http://127.0.0.1:4270/run?id=first/0"
     assert found["url"] == f"http://127.0.0.1:4270/compare/{found['compare']['id']}"
     assert found["jobs"][0]["arg_dict"] == {"x": 3} and found["jobs"][0]["run"] == "first/0"

@@ -105,7 +105,10 @@ def _print_search(found: dict[str, Any]) -> None:
     for job in jobs:
         took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
         settings = " ".join(
-            [f"{key}={value:.6g}" if type(value) is float else f"{key}={value}" for key, value in job["arg_dict"].items()]
+            [
+                f"{key}={value:.6g}" if type(value) is float else f"{key}={value}"
+                for key, value in job["arg_dict"].items()
+            ]
         )
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
