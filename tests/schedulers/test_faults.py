@@ -121,6 +121,24 @@ def kill_and_resume(folder: Path, seed: int) -> None:
     assert survivors(folder) == []
 
 
+def test_a_work_folder_that_was_half_made_is_made_anew(tmp_path: Path) -> None:
+    """Killed between two files of a job's folder, a controller leaves one that the next must not take for whole."""
+    write_search(tmp_path, jobs=2)
+    folder = search_folder(tmp_path)
+    (folder / "jobs" / "1" / ".work").mkdir(parents=True)
+    (folder / "jobs" / "1" / ".work" / "search.yaml").write_text("torn")
+    controller = start(tmp_path)
+    output, _ = controller.communicate(timeout=60)
+    assert controller.returncode == 0, output
+    assert good_exits(tmp_path) == {"0": 1, "1": 1}
+    assert sorted(path.name for path in (folder / "jobs" / "1" / "work").iterdir()) == [
+        "program.py",
+        "result.json",
+        "search.yaml",
+    ]
+    assert not (folder / "jobs" / "1" / ".work").exists()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_kill_9_at_random_moments(tmp_path: Path, seed: int) -> None:
     kill_and_resume(tmp_path, seed)

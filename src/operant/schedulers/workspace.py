@@ -9,7 +9,7 @@ from operant.schedulers.plan import SearchPlan
 from operant.schedulers.rewards import JobReader
 from operant.schedulers.trial import ScheduledJob
 from operant.sites import Limits, Submission, make_token
-from operant.sites.code import CodeSnapshot
+from operant.sites.code import CodeSnapshot, remove_tree
 
 __all__ = ["Workspace"]
 
@@ -47,8 +47,13 @@ class Workspace:
         else:
             folder.mkdir(parents=True, exist_ok=True)
         if not work.exists():
-            self.snapshot.lay_out(work, (file for file, _ in self._files.values()))
-            self._write_files(job, work)
+            # A controller may be killed in the middle of this; a work folder that has its name is whole.
+            staged = folder / ".work"
+            if staged.exists():
+                remove_tree(staged)
+            self.snapshot.lay_out(staged, (file for file, _ in self._files.values()))
+            self._write_files(job, staged)
+            staged.rename(work)
         env = self._environment(job, folder, work, gpus)
         limits = self.plan.limits
         seconds = None if limits.seconds is None else limits.seconds + _BACKSTOP_SECONDS
