@@ -58,6 +58,7 @@ class Router(Standalone):
 
         writer = f"node.{spec.node_id}" + (f"+{spec.incarnation}" if spec.incarnation else "")
         self._counters = CounterBook(writer, self._counters_changed)
+        self._sending_counts = threading.Lock()
         info = PeerInfo(spec.node_id, spec.incarnation, os.getpid(), sorted(self.labels))
         self.hub = Hub(info, spec.secret, self._on_frame, self._on_link, self._on_lost)
         self._publisher = Publisher(self.hub)
@@ -224,7 +225,8 @@ class Router(Standalone):
             return bool(predicate())
 
     def _flush(self) -> None:
-        """Wait until every peer has taken in all that was sent to it."""
+        """Wait until every peer has taken in all that was sent to it, counts that the hub had yet to send included."""
+        self._send_counts()
         links = list(self._peers.values())
         with self.changed:
             self._pongs = 0
@@ -320,9 +322,10 @@ class Router(Standalone):
         self.hub.do(self._send_counts)
 
     def _send_counts(self) -> None:
-        unsent = self._counters.take_unsent()
-        if unsent:
-            self._send_to_others(Parcel.pack(Kind.COUNTS, unsent), None)
+        with self._sending_counts:  # what one thread has taken is sent before another finds that nothing is left
+            unsent = self._counters.take_unsent()
+            if unsent:
+                self._send_to_others(Parcel.pack(Kind.COUNTS, unsent), None)
 
     def _send_to_others(self, parcel: Parcel, source: Link | None) -> None:
         self.hub.send_all([link for link in list(self._peers.values()) if link is not source], parcel)
