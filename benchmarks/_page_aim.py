@@ -54,7 +54,7 @@ class Aim:
         page.get_by_text(tag_name(0), exact=True).last.click()
         page.keyboard.press("Escape")
         if condition:
-            page.locator(".view-lines").first.click()
+            page.locator(".view-lines").first.click(force=True)  # its placeholder lies above it
             page.keyboard.type(condition)
         page.locator("button:has-text('Search')").click()
         watch.start()
