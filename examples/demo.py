@@ -42,7 +42,7 @@ def main() -> None:
     os.chdir(folder / "search")
     run("operant", "search", "--task", "mnist", "search_config.yaml")
     run("operant", "show", "--task", "mnist")
-    say(f"Done. Look around: cd {folder} && operant runs")
+    say(f"Done. Look around: cd {folder} && operant runs, or on the page: operant ui")
 
 
 if __name__ == "__main__":

@@ -250,3 +250,5 @@ def test_what_functions_reported_is_there_for_pictures_and_replays(tmp_path: Pat
         assert (curve["steps"], curve["values"]) == ([0, 1, 2], [0.0, x, 2 * x])
     recording = read_recording(folder)
     assert [[one["value"] for one in job.reports] for job in recording.curves] == [one["values"] for one in curves]
+    for job in recording.curves:  # reports are told in whole milliseconds, and a call may take less than one
+        assert search.ledger.jobs[job.id].started <= job.times[0]

@@ -145,7 +145,8 @@ def _times(history: History, job: JobRecord, *, printed: bool) -> list[float]:
     if printed:
         part = max(0.0, job.ended - job.started) / len(history)
         return [job.started + part * place for place in range(1, len(history) + 1)]
-    times, latest = [], 0.0
+    # Whole milliseconds, or another machine's clock: no report came before its job began.
+    times, latest = [], job.started
     for report in history:
         latest = max(latest, report["created"] / 1000)
         times.append(latest)
