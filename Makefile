@@ -52,7 +52,9 @@ test: setup lint types imports  ## lint, types, one-way imports, tests (under 10
 	@echo '== pytest'
 	@$(BIN)/python -m pytest -n 2 --dist loadscope -m 'not long'
 
-test-long: setup  ## the full fault counts and load tests
+test-long: setup  ## the full fault counts and load tests, and new examples for the properties
+	@echo '== pytest, properties on new examples'
+	@HYPOTHESIS_PROFILE=exploring $(BIN)/python -m pytest -n 2 -m 'hypothesis and not long'
 	@echo '== pytest, long'
 	@$(BIN)/python -m pytest -m long --timeout 1800
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# Machines are shared: an example that takes long once is no failure.
-settings.register_profile("operant", deadline=None)
-settings.load_profile("operant")
+# Machines are shared: an example that takes long once is no failure. `make test` draws the same examples each time, so
+# that a change is judged by itself; `make test-long` looks for new ones.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("exploring", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 @pytest.fixture(autouse=True)
