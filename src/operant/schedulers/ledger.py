@@ -10,6 +10,7 @@ from typing import Any
 
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import JournalReader
+from operant.tracking.journal.compact import token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
@@ -88,6 +89,7 @@ class Ledger:
         """Whether its user told the present controller to start no more jobs for now."""
 
     def fold_all(self, records: Iterable[dict[str, Any]]) -> Ledger:
+        """Take note of records, or of lines that stand for several."""
         handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
         with no_garbage_collection():
             for record in records:
@@ -151,6 +153,31 @@ class Ledger:
         proposal.status, proposal.values = record["status"], record["values"]
         proposal.reward = record.get("reward")
         self.observed.append(number)
+
+    def _fold_begun(self, line: dict[str, Any]) -> None:
+        """``proposed`` and ``submitting`` of a first attempt, in one."""
+        number = line["number"]
+        proposal = self.proposals[number] = ProposalRecord(line)
+        if "extras" in line:
+            extras = line["extras"]
+            proposal.budget, proposal.parent = extras.get("budget"), extras.get("parent")
+            proposal.notes = extras.get("notes")
+        job = self.jobs[str(number)] = JobRecord(str(number), number, None)
+        job.attempt, job.token = 1, token_of(number, line["epoch"])
+        job.snapshot = self.opened.get("code")
+
+    def _fold_done(self, line: dict[str, Any]) -> None:
+        """``reported``, ``ended`` and ``observed`` of a first attempt that went well, in one."""
+        number, values, wall = line["number"], line["values"], line["wall"]
+        job, proposal = self.jobs[str(number)], self.proposals[number]
+        reward = values[line["of"]]
+        job.status, job.code = "FINISHED", 0
+        job.reward, job.started, job.ended = reward, line["started"], wall
+        proposal.status, proposal.values, proposal.reward = "FINISHED", values, reward
+        self.observed.append(number)
+        if "reports" in line:
+            self.reports.setdefault(job.id, []).extend([tuple(one) for one in line["reports"]])
+        self._note_wall(line)
 
     def _fold_raced(self, record: dict[str, Any]) -> None:
         self.proposals[record["number"]].raced_out = True
@@ -226,7 +253,7 @@ def no_garbage_collection() -> Iterator[None]:
 def read_ledger(folder: Path) -> tuple[Ledger, str]:
     """A search's ledger and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
     alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
-    ledger = Ledger().fold_all(entry.record for entry in JournalReader(folder).poll())
+    ledger = Ledger().fold_all(entry.record for entry in JournalReader(folder).poll_lines())
     if alive:
         return ledger, "RUNNING"
     ledger.settle_dead()

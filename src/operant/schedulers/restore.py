@@ -32,7 +32,7 @@ class Restored:
         self._proposals: dict[int, Proposal] = {}
         self._changed_space = False
         self._liked: list[str] = []
-        self.ledger = ledger = Ledger().fold_all(entry.record for entry in journal.replay())
+        self.ledger = ledger = Ledger().fold_all(journal.replay_lines())
         plan = scheduler.plan
         if ledger.opened:
             if not resume:

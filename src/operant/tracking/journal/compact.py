@@ -5,12 +5,12 @@ Readers never see these lines: they are given the records that each stands for, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from operant.tracking.format.blocks import encode_json
 
-__all__ = ["begun", "done", "expand", "token_of"]
+__all__ = ["begun", "done", "expand", "records_in", "token_of"]
 
 Record = dict[str, Any]
 
@@ -34,53 +34,63 @@ def done(
     started: float,
     wall: float,
     returned: Mapping[str, Any] | None = None,
+    reports: Sequence[tuple[int, float, float]] = (),
 ) -> tuple[str, int]:
-    """``returned`` (if anything is to be kept), ``ended`` and ``observed`` of a first attempt that went well."""
+    """``reported`` of each report, ``returned`` (if anything is to be kept), ``ended`` and ``observed`` of a first
+    attempt that went well."""
     more = "" if returned is None else f',"returned":{encode_json(returned)}'
+    if reports:
+        more += f',"reports":{encode_json(reports)}'
     return (
         f'{{"type":"done","epoch":{epoch},"number":{number},"values":{encode_json(values)},"of":{encode_json(attribute)},'
         f'"started":{started!r},"wall":{wall!r}{more}}}',
-        2 if returned is None else 3,
+        2 + (returned is not None) + len(reports),
     )
 
 
-def expand(records: Iterable[Record]) -> list[Record]:
-    found: list[Record] = []
-    for record in records:
-        make = _EXPANDED.get(record.get("type", ""))
-        if make is None:
-            found.append(record)
-        else:
-            found += make(record)
-    return found
+def records_in(line: Record) -> int:
+    """How many records a line stands for."""
+    kind = line.get("type")
+    if kind == "begun":
+        return 2
+    if kind == "done":
+        return 2 + ("returned" in line) + len(line.get("reports", ()))
+    return 1
+
+
+def expand(line: Record) -> list[Record]:
+    """The records that a line stands for: mostly itself."""
+    make = _EXPANDED.get(line.get("type", ""))
+    return [line] if make is None else make(line)
 
 
 def _begun(line: Record) -> list[Record]:
-    number, epoch = line["number"], line["epoch"]
+    number = line["number"]
     return [
-        {"type": "proposed", "epoch": epoch, "number": number, "config": line["config"], **line.get("extras", {})},
+        {"type": "proposed", "number": number, "config": line["config"], **line.get("extras", {})},
         {
             "type": "submitting",
-            "epoch": epoch,
             "job": str(number),
             "number": number,
             "seed": None,
             "attempt": 1,
-            "token": token_of(number, epoch),
+            "token": token_of(number, line["epoch"]),
         },
     ]
 
 
 def _done(line: Record) -> list[Record]:
-    number, epoch, values = line["number"], line["epoch"], line["values"]
+    number, values = line["number"], line["values"]
     reward = values[line["of"]]
-    found: list[Record] = []
+    found: list[Record] = [
+        {"type": "reported", "job": str(number), "step": step, "value": value, "wall": wall}
+        for step, value, wall in line.get("reports", ())
+    ]
     if "returned" in line:
-        found.append({"type": "returned", "epoch": epoch, "number": number, **line["returned"]})
+        found.append({"type": "returned", "number": number, **line["returned"]})
     found.append(
         {
             "type": "ended",
-            "epoch": epoch,
             "job": str(number),
             "attempt": 1,
             "status": "FINISHED",
@@ -90,7 +100,7 @@ def _done(line: Record) -> list[Record]:
             "started": line["started"],
         }
     )
-    observed = {"type": "observed", "epoch": epoch, "number": number, "status": "FINISHED"}
+    observed = {"type": "observed", "number": number, "status": "FINISHED"}
     found.append({**observed, "values": values, "reward": reward})
     return found
 

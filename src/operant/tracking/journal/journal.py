@@ -13,14 +13,14 @@ from operant.errors import OperantError
 from operant.tracking.format.blocks import (
     JOURNAL_FILE,
     RECORDS,
-    decode_records,
+    decode_blocks,
     encode_block,
     encode_file_header,
     encode_json,
 )
 from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.tail import BlockTail
-from operant.tracking.journal.compact import expand
+from operant.tracking.journal.compact import expand, records_in
 from operant.tracking.journal.lease import Lease
 
 __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
@@ -28,6 +28,7 @@ __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
 JOURNAL_NAME = "journal.log"
 GROUP_SECONDS = 0.05
 MAX_BATCH = 4096
+BLOCKS_AT_ONCE = 64
 
 
 class Entry(NamedTuple):
@@ -50,16 +51,27 @@ class JournalReader:
         self._tail = BlockTail(self.path)
 
     def poll(self) -> Iterator[Entry]:
-        for block in self._tail.poll():
-            if block.kind != RECORDS:
-                continue
-            sequence = block.sequence
-            for record in expand(decode_records(block.payload)):
-                epoch = record.pop("epoch", 0)
-                if epoch >= self.epoch and sequence >= self.next_sequence:
-                    self.epoch, self.next_sequence = epoch, sequence + 1
-                    yield Entry(sequence, epoch, record)
-                sequence += 1
+        for sequence, epoch, line in self.poll_lines():
+            yield from _entries(sequence, epoch, line)
+
+    def poll_lines(self) -> Iterator[Entry]:
+        """The same, but a line that stands for several records comes as it was written, with the number of the first.
+
+        Who goes through a hundred thousand trials saves making half a million records.
+        """
+        blocks = [block for block in self._tail.poll() if block.kind == RECORDS]
+        for first in range(0, len(blocks), BLOCKS_AT_ONCE):
+            some = blocks[first : first + BLOCKS_AT_ONCE]
+            for block, lines in zip(some, decode_blocks([block.payload for block in some]), strict=True):
+                sequence = block.sequence
+                for line in lines:
+                    epoch, count = line.get("epoch", 0), records_in(line)
+                    if epoch >= self.epoch and sequence >= self.next_sequence:
+                        self.epoch, self.next_sequence = epoch, sequence + count
+                        if count == 1:
+                            line.pop("epoch", None)
+                        yield Entry(sequence, epoch, line)
+                    sequence += count
 
     @property
     def offset(self) -> int:
@@ -69,6 +81,11 @@ class JournalReader:
     @property
     def damage(self) -> list[str]:
         return [f"{end - start} damaged bytes at offset {start} were skipped" for start, end in self._tail.gaps]
+
+
+def _entries(sequence: int, epoch: int, line: dict[str, Any]) -> Iterator[Entry]:
+    for place, record in enumerate(expand(line)):
+        yield Entry(sequence + place, epoch, record)
 
 
 class Journal:
@@ -91,7 +108,7 @@ class Journal:
         self._waiting = 0
         self._written = 0.0
         self._recorded = JournalReader(folder)
-        self._entries = list(self._recorded.poll())
+        self._lines = list(self._recorded.poll_lines())
         self.epoch = max(self.epoch, self._recorded.epoch + 1)
         self._sequence = self._recorded.next_sequence
         self._descriptor = self._open()
@@ -116,8 +133,15 @@ class Journal:
 
     def replay(self) -> Iterator[Entry]:
         """The entries that were there when the journal was opened, once."""
-        entries, self._entries = self._entries, []
-        yield from entries
+        lines, self._lines = self._lines, []
+        for sequence, epoch, line in lines:
+            yield from _entries(sequence, epoch, line)
+
+    def replay_lines(self) -> Iterator[dict[str, Any]]:
+        """The same as lines, see :meth:`JournalReader.poll_lines`."""
+        lines, self._lines = self._lines, []
+        for _, _, line in lines:
+            yield line
 
     def append(self, kind: str, /, **fields: Any) -> int:
         """Add a record and return its sequence number; :meth:`commit` writes it."""
