@@ -24,16 +24,19 @@ class ExpressionError(UsageError):
 
 
 class TrialValues:
-    """What expressions are about. The configuration is made when an expression asks for it."""
+    """What expressions are about. The configuration is built when an expression asks for it."""
 
-    def __init__(self, make_config: Callable[[], Any], result: Any, metrics: Mapping[str, Any]) -> None:
-        self._make_config = make_config
+    def __init__(
+        self, build: Callable[[Mapping[str, Any]], Any], flat: Mapping[str, Any], result: Any, metrics: Mapping[str, Any]
+    ) -> None:
+        self._build = build
+        self._flat = flat
         self.result = result
         self.metrics = metrics
 
     @functools.cached_property
     def config(self) -> Any:
-        return self._make_config()
+        return self._build(self._flat)
 
 
 Evaluate = Callable[[TrialValues], Any]
@@ -224,11 +227,14 @@ def evaluate(expression: Any, values: TrialValues) -> Any:
 
     A function is called with `{'config': …, 'return': …, 'metrics': …}`; anything else is a constant.
     """
-    return _lazy(expression)(values)
+    compute: Evaluate = expression._compute if type(expression) is Expression else _lazy(expression)
+    return compute(values)
 
 
 def evaluate_number(expression: Any, values: TrialValues) -> float:
     found = evaluate(expression, values)
+    if type(found) is float:
+        return found
     try:
         return float(found)
     except (TypeError, ValueError):

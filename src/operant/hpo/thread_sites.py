@@ -86,12 +86,6 @@ class InlineSite(FunctionSite):
     def __init__(self, function: Function, judge: Judge) -> None:
         super().__init__(function, judge.name)
         self.judge = judge
-        self.on_submit: Callable[[Submission], None] | None = None
-
-    def call(self, job: Submission) -> Event:
-        if self.on_submit is not None:
-            self.on_submit(job)
-        return super().call(job)
 
     def result_of(self, job: Submission) -> Any:
         return self.function(self.judge.shape.build(job.config), int(job.job_id) + 1)

@@ -10,6 +10,7 @@ from operant.hpo.events import LoggingEventSet, RunnerEventSet, Task, TrialResul
 from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.judging import Judge, Verdict, metrics_of
+from operant.hpo.trials import TrialEnd
 from operant.schedulers.scheduler import Scheduler
 from operant.schedulers.trial import ScheduledJob
 from operant.schedulers.view import NoView
@@ -27,6 +28,7 @@ class SearchView(NoView):
         self.settings = settings
         self.judge = judge
         self.history = history
+        history.make = self._finished
         self.wrong: ExpressionError | None = None
         self._condition_met = False
         self._events: list[RunnerEventSet] = list(settings.event_sets)
@@ -51,11 +53,14 @@ class SearchView(NoView):
         again = job.status == "ERROR" and job.retries < scheduler.plan.max_retries and scheduler.killing is None
         if verdict is not None and verdict.end.kind == "ok" and isinstance(scheduler.searcher, GrowingSearcher):
             scheduler.searcher.take_result(job.number, verdict.end.value)
-        record = self._record(job, verdict)
-        if not again:
-            self.history.add(record)
-        if self._events:
-            self._tell_end(record, verdict, again)
+        if verdict is not None and job.status == "FINISHED" and not self._events:
+            self.history.add_parts(job.number + 1, job, verdict.end.value, verdict.end.seconds, verdict.columns)
+        else:
+            record = self._record(job, verdict)
+            if not again:
+                self.history.add(record)
+            if self._events:
+                self._tell_end(record, verdict, again)
         if verdict is None:
             return
         if verdict.wrong is not None and self.wrong is None:
@@ -67,6 +72,11 @@ class SearchView(NoView):
 
     def close(self, scheduler: Scheduler) -> None:
         self._tell(lambda one: one.run_complete(self._condition_met))
+
+    def _finished(self, job: ScheduledJob, value: Any, seconds: float, columns: dict[str, Any]) -> TrialRecord:
+        verdict = Verdict(TrialEnd("ok", value, seconds))
+        verdict.columns = columns
+        return self._record(job, verdict)
 
     def _record(self, job: ScheduledJob, verdict: Verdict | None) -> TrialRecord:
         end = None if verdict is None else verdict.end

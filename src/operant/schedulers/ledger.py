@@ -10,7 +10,7 @@ from typing import Any
 
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import JournalReader
-from operant.tracking.journal.compact import token_of
+from operant.tracking.journal.compact import started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
@@ -172,7 +172,7 @@ class Ledger:
         job, proposal = self.jobs[str(number)], self.proposals[number]
         reward = values[line["of"]]
         job.status, job.code = "FINISHED", 0
-        job.reward, job.started, job.ended = reward, line["started"], wall
+        job.reward, job.started, job.ended = reward, started_of(line), wall
         proposal.status, proposal.values, proposal.reward = "FINISHED", values, reward
         self.observed.append(number)
         if "reports" in line:

@@ -96,12 +96,13 @@ class BaseSearcher:
     def propose(self) -> Proposal | None:
         """The next configuration to try; None when the space has no new one."""
         number = self._next_number
-        if not self.ready():
-            raise NotReady(
-                f"proposal {number} must see the results up to {number - (self.lag or 0)} (lag {self.lag}), "
-                f"but {self._applied_up_to + 1} has not ended; ask `ready()` first"
-            )
-        self._apply_held(number)
+        if self.lag is not None:
+            if not self.ready():
+                raise NotReady(
+                    f"proposal {number} must see the results up to {number - self.lag} (lag {self.lag}), "
+                    f"but {self._applied_up_to + 1} has not ended; ask `ready()` first"
+                )
+            self._apply_held(number)
         proposal = self._propose(number)
         if proposal is not None:
             self._next_number = number + 1
@@ -256,11 +257,10 @@ class BaseSearcher:
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _remember(self, proposal: Proposal) -> None:
-        trial = Trial(proposal.number, proposal.config, proposal.parent, proposal.notes)
-        self.trials[proposal.number] = trial
-        self._pending[proposal.number] = trial
+        number, config = proposal.number, proposal.config
+        self.trials[number] = self._pending[number] = Trial(number, config, proposal.parent, proposal.notes)
         known, key = self._keyed
-        self._seen.add(key if known is proposal.config else self._key(proposal.config))
+        self._seen.add(key if known is config else self._key(config))
 
     def _apply_held(self, number: int) -> None:
         if self.lag is None:
@@ -282,14 +282,21 @@ class BaseSearcher:
                 self._learn(trial)
             return
         if trial.by_seed is None:
-            trial.by_seed = {}
-        trial.by_seed[observation.seed] = score
-        trial.score = sum(trial.by_seed.values()) / len(trial.by_seed)
+            trial.by_seed = {observation.seed: score}
+            trial.score = score
+        else:
+            trial.by_seed[observation.seed] = score
+            trial.score = sum(trial.by_seed.values()) / len(trial.by_seed)
         trial.state = "finished"
-        if self._best is trial:
+        best = self._best
+        if best is trial:
             finished = (one for one in self.trials.values() if one.state == "finished")
             self._best = max(finished, key=lambda one: (one.score, -one.number))
-        elif self._best is None or (trial.score, -trial.number) > (self._best.score, -self._best.number):
+        elif (
+            best is None
+            or trial.score > best.score
+            or (trial.score == best.score and trial.number < best.number)
+        ):
             self._best = trial
         if type(self)._propose is BaseSearcher._propose:
             self._results[self._result_key(trial)] = self.reward(trial)

@@ -96,11 +96,11 @@ def ended_early(end: TrialEnd) -> dict[str, Any]:
     return info
 
 
-def call_trial(call: Callable[[], Any], reporter: Reporter) -> TrialEnd:
+def call_trial(call: Callable[..., Any], reporter: Reporter, *arguments: Any) -> TrialEnd:
     token = current_reporter.set(reporter)
     began = time.perf_counter()
     try:
-        value = call()
+        value = call(*arguments)
         return TrialEnd("ok", value, time.perf_counter() - began)
     except Skip as skip:
         return TrialEnd("skip", skip.args, time.perf_counter() - began, ", ".join(map(str, skip.args)) or "skipped")

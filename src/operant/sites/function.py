@@ -27,8 +27,10 @@ class FunctionSite:
     def __init__(self, function: Callable[..., Any], reward_attribute: str = "acc") -> None:
         self.function = function
         self.reward_attribute = reward_attribute
-        self.hear: Callable[[Event], None] = lambda event: None
-        """Gets reports in the midst of a call; by default nobody does."""
+        self.hear: Callable[[str, int, float], None] = lambda token, step, value: None
+        """Gets reports (token, step, value) in the midst of a call; by default nobody does."""
+        self.on_submit: Callable[[Submission], None] | None = None
+        """Told of each call before it is made."""
         self._emit: Callable[[Event], None] = lambda event: None
         self._calling: str | None = None
         self._stop = False
@@ -47,9 +49,11 @@ class FunctionSite:
 
     def call(self, job: Submission) -> Event:
         """Call the function for this job, here and now, and say how that ended."""
+        if self.on_submit is not None:
+            self.on_submit(job)
         self._calling, self._stop = job.token, False
         try:
-            end = call_trial(lambda: self.result_of(job), self)
+            end = call_trial(self.result_of, self, job)
         finally:
             self._calling = None
         return self.event(job, end)
@@ -73,11 +77,13 @@ class FunctionSite:
     def send(self, step: int, value: float) -> bool:
         """A report of the call under way; True when it shall end."""
         assert self._calling is not None
-        self.hear(Event("report", self._calling, {"tag": self.reward_attribute, "step": step, "value": value}))
+        self.hear(self._calling, step, value)
         return self._stop
 
     def result_of(self, job: Submission) -> Any:
         value = self.function(job.config)
+        if type(value) is float:
+            return {self.reward_attribute: value}
         if value is None:
             return {}
         if isinstance(value, Mapping):
@@ -86,6 +92,8 @@ class FunctionSite:
 
     def event(self, job: Submission, end: TrialEnd) -> Event:
         now = time.time()
-        info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
-        info.update({"code": 0, "values": end.value} if end.kind == "ok" else ended_early(end))
+        if end.kind == "ok":
+            info = {"started": now - end.seconds, "ended": now, "code": 0, "values": end.value}
+        else:
+            info = {"started": now - end.seconds, "ended": now, **ended_early(end)}
         return Event("ended", job.token, info)

@@ -39,13 +39,19 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+@cache
+def _own_ticks(pid: int) -> int | None:
+    """By pid, since a forked process has another one and another start."""
+    return start_ticks(pid)
+
+
 def process_identity() -> dict[str, Any]:
     pid = os.getpid()
     return {
         "host": socket.gethostname(),
         "pid": pid,
         "boot": boot_id(),
-        "ticks": start_ticks(pid),
+        "ticks": _own_ticks(pid),
         "pid_space": _pid_space(),
     }
 

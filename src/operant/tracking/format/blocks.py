@@ -42,7 +42,6 @@ FILE_HEADER_SIZE = FILE_HEADER.size + 4  # and the crc of those bytes
 
 BLOCK_MAGIC = b"OPBK"
 BLOCK_HEADER = struct.Struct("<4sBBHIIQ")  # magic, kind, flags, reserved, payload length, crc, sequence
-_CRC_AT = 12  # where the crc stands in a block header
 
 # Block kinds.
 RECORDS = 1  # JSON objects, one a line; `sequence` numbers the first of them in a journal
@@ -93,10 +92,10 @@ def parse_file_header(head: bytes) -> tuple[int, int, int] | None:
 def encode_block(kind: int, sequence: int, payload: bytes, flags: int = 0) -> bytes:
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a block holds at most {MAX_PAYLOAD} bytes, got {len(payload)}")
-    head = BLOCK_HEADER.pack(BLOCK_MAGIC, kind, flags, 0, len(payload), 0, sequence)
-    crc = zlib.crc32(payload, zlib.crc32(head))
-    padding = -len(payload) % ALIGNMENT
-    return b"".join((head[:_CRC_AT], struct.pack("<I", crc), head[_CRC_AT + 4 :], payload, bytes(padding)))
+    length = len(payload)
+    crc = zlib.crc32(payload, zlib.crc32(BLOCK_HEADER.pack(BLOCK_MAGIC, kind, flags, 0, length, 0, sequence)))
+    head = BLOCK_HEADER.pack(BLOCK_MAGIC, kind, flags, 0, length, crc, sequence)
+    return b"%b%b%b" % (head, payload, bytes(-length % ALIGNMENT))
 
 
 def scan_blocks(data: memoryview, base: int = 0) -> Scan:

@@ -6,11 +6,12 @@ Readers never see these lines: they are given the records that each stands for, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from operant.tracking.format.blocks import encode_json
 
-__all__ = ["begun", "done", "expand", "records_in", "token_of"]
+__all__ = ["Lines", "expand", "records_in", "started_of", "token_of"]
 
 Record = dict[str, Any]
 
@@ -20,32 +21,55 @@ def token_of(number: int, epoch: int) -> str:
     return f"{number}/1/{epoch}"
 
 
-def begun(epoch: int, number: int, config: Mapping[str, Any], extras: Mapping[str, Any]) -> tuple[str, int]:
-    """``proposed`` and ``submitting`` of a proposal with one job: the line, and how many records it stands for."""
-    more = f',"extras":{encode_json(extras)}' if extras else ""
-    return f'{{"type":"begun","epoch":{epoch},"number":{number},"config":{encode_json(config)}{more}}}', 2
+class Lines:
+    """Makes the lines of one controller; what is the same in all of them is put together once.
 
+    :param attribute: the name of the reward among the values of a trial.
+    """
 
-def done(
-    epoch: int,
-    number: int,
-    values: Mapping[str, float],
-    attribute: str,
-    started: float,
-    wall: float,
-    returned: Mapping[str, Any] | None = None,
-    reports: Sequence[tuple[int, float, float]] = (),
-) -> tuple[str, int]:
-    """``reported`` of each report, ``returned`` (if anything is to be kept), ``ended`` and ``observed`` of a first
-    attempt that went well."""
-    more = "" if returned is None else f',"returned":{encode_json(returned)}'
-    if reports:
-        more += f',"reports":{encode_json(reports)}'
-    return (
-        f'{{"type":"done","epoch":{epoch},"number":{number},"values":{encode_json(values)},"of":{encode_json(attribute)},'
-        f'"started":{started!r},"wall":{wall!r}{more}}}',
-        2 + (returned is not None) + len(reports),
-    )
+    def __init__(self, epoch: int, attribute: str) -> None:
+        name = encode_json(attribute)
+        self._attribute = attribute
+        self._begun = f'{{"type":"begun","epoch":{epoch},"number":'
+        self._done = f'{{"type":"done","epoch":{epoch},"number":'
+        self._reward = f',"values":{{{name}:'
+        self._of = f',"of":{name},"wall":'
+
+    def begun(self, number: int, config: Mapping[str, Any], extras: Mapping[str, Any]) -> tuple[str, int]:
+        """``proposed`` and ``submitting`` of a proposal with one job: the line, and how many records it stands for."""
+        more = f',"extras":{encode_json(extras)}' if extras else ""
+        return f'{self._begun}{number},"config":{encode_json(config)}{more}}}', 2
+
+    def done(
+        self,
+        number: int,
+        values: Mapping[str, float],
+        started: float,
+        wall: float,
+        returned: Mapping[str, Any] | None = None,
+        reports: Sequence[tuple[int, float, float]] = (),
+    ) -> tuple[str, int]:
+        """``reported`` of each report, ``returned`` (if anything is to be kept), ``ended`` and ``observed`` of a first
+        attempt that went well."""
+        reward = values[self._attribute]
+        if len(values) == 1 and type(reward) is float and isfinite(reward):  # by hand: half of the encoder's time
+            told = f"{self._reward}{reward!r}}}"
+        else:
+            told = f',"values":{encode_json(values)}'
+        count = 2
+        if returned is None:
+            more = f',"started":{started!r}'
+        else:  # it says how long the call took, and so when it began
+            count = 3
+            value = returned.get("value")
+            if len(returned) == 2 and type(value) is float and isfinite(value):
+                more = f',"returned":{{"time":{returned["time"]!r},"value":{value!r}}}'
+            else:
+                more = f',"returned":{encode_json(returned)}'
+        if reports:
+            count += len(reports)
+            more += f',"reports":{encode_json(reports)}'
+        return f"{self._done}{number}{told}{self._of}{wall!r}{more}}}", count
 
 
 def records_in(line: Record) -> int:
@@ -62,6 +86,12 @@ def expand(line: Record) -> list[Record]:
     """The records that a line stands for: mostly itself."""
     make = _EXPANDED.get(line.get("type", ""))
     return [line] if make is None else make(line)
+
+
+def started_of(line: Record) -> float:
+    """When the trial of a ``done`` line began; what was returned says how long it took."""
+    started: float = line["started"] if "started" in line else line["wall"] - line["returned"]["time"]
+    return started
 
 
 def _begun(line: Record) -> list[Record]:
@@ -97,7 +127,7 @@ def _done(line: Record) -> list[Record]:
             "wall": line["wall"],
             "reward": reward,
             "code": 0,
-            "started": line["started"],
+            "started": started_of(line),
         }
     )
     observed = {"type": "observed", "number": number, "status": "FINISHED"}

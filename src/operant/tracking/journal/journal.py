@@ -27,6 +27,9 @@ __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
 
 JOURNAL_NAME = "journal.log"
 GROUP_SECONDS = 0.05
+CHECK_SECONDS = 0.01
+"""How long a controller that writes line after line trusts that it holds the lease. What it writes after it was replaced
+has an epoch that readers pass over."""
 MAX_BATCH = 4096
 BLOCKS_AT_ONCE = 64
 
@@ -103,10 +106,12 @@ class Journal:
         self.lease = lease
         self.epoch = lease.epoch
         self._lock = threading.Lock()
-        self._pending: list[tuple[dict[str, Any] | str, int]] = []
-        """Records or lines that wait, and how many records each stands for."""
-        self._waiting = 0
+        self._pending: list[str] = []
+        """Lines that wait."""
+        self._counts: list[int] = []
+        """How many records each of them stands for."""
         self._written = 0.0
+        self._checked = 0.0
         self._recorded = JournalReader(folder)
         self._lines = list(self._recorded.poll_lines())
         self.epoch = max(self.epoch, self._recorded.epoch + 1)
@@ -145,34 +150,36 @@ class Journal:
 
     def append(self, kind: str, /, **fields: Any) -> int:
         """Add a record and return its sequence number; :meth:`commit` writes it."""
+        line = encode_json({"type": kind, "epoch": self.epoch, **fields})
         with self._lock:
-            self._pending.append(({"type": kind, "epoch": self.epoch, **fields}, 1))
+            self._pending.append(line)
+            self._counts.append(1)
             self._sequence += 1
-            self._waiting += 1
             return self._sequence - 1
 
     def append_line(self, line: str, records: int) -> None:
         """Add a line that stands for several records; :mod:`operant.tracking.journal.compact` makes them."""
         with self._lock:
-            self._pending.append((line, records))
+            self._pending.append(line)
+            self._counts.append(records)
             self._sequence += records
-            self._waiting += records
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether records wait that nobody can see, and nothing was written for as long as a sync may take."""
-        return bool(self._pending) and time.monotonic() - self._written > GROUP_SECONDS
+    def commit_line(self, line: str, records: int) -> None:
+        """:meth:`append_line` and :meth:`commit` in one: what a search of small trials does for each of them."""
+        with self._lock:
+            self._pending.append(line)
+            self._counts.append(records)
+            self._sequence += records
+            self._commit(time.monotonic() - self._checked > CHECK_SECONDS)
+
+    def seconds_unseen(self) -> float:
+        """How long nothing was written: whatever waits may have waited that long."""
+        return time.monotonic() - self._written
 
     def commit(self, *, durable: bool = False) -> None:
         """Write the records that wait. On a full disk they wait on, nothing is half written, and OSError is raised."""
         with self._lock:
-            while self._pending:
-                batch, rest = self._pending, []
-                if len(batch) > MAX_BATCH:
-                    batch, rest = batch[:MAX_BATCH], batch[MAX_BATCH:]
-                lines = [one if type(one) is str else encode_json(one) for one, _ in batch]
-                self._write(encode_block(RECORDS, self._sequence - self._waiting, "\n".join(lines).encode("ascii")))
-                self._pending, self._waiting = rest, sum([records for _, records in rest])
+            self._commit()
             if durable and self._dirty_since is not None:
                 sync_data(self._descriptor)
                 self._dirty_since = None
@@ -214,12 +221,20 @@ class Journal:
             raise
         return descriptor
 
-    def _write(self, data: bytes) -> None:
+    def _commit(self, check_lease: bool = True) -> None:
+        while lines := self._pending[:MAX_BATCH]:
+            first = self._sequence - sum(self._counts)
+            self._write(encode_block(RECORDS, first, "\n".join(lines).encode("ascii")), check_lease)
+            del self._pending[:MAX_BATCH], self._counts[:MAX_BATCH]
+
+    def _write(self, data: bytes, check_lease: bool) -> None:
         if self._closed:
             raise OperantError(f"the journal of {self.folder.name!r} is closed")
-        self._written = time.monotonic()
-        if not self.lease.is_current():
-            raise OperantError(f"another controller has taken over {self.folder.name!r}; this one stops")
+        self._written = now = time.monotonic()
+        if check_lease:
+            self._checked = now
+            if not self.lease.is_current():
+                raise OperantError(f"another controller has taken over {self.folder.name!r}; this one stops")
         try:
             write_all(self._descriptor, data)
         except BaseException:
@@ -227,7 +242,7 @@ class Journal:
             raise
         self._end += len(data)
         if self._dirty_since is None:
-            self._dirty_since = time.monotonic()
+            self._dirty_since = now
             self._start_syncer()
 
     def _start_syncer(self) -> None:
