@@ -24,19 +24,16 @@ class ExpressionError(UsageError):
 
 
 class TrialValues:
-    """What expressions are about. The configuration is built when an expression asks for it."""
+    """What expressions are about. The configuration is made when an expression asks for it."""
 
-    def __init__(
-        self, build: Callable[[Mapping[str, Any]], Any], flat: Mapping[str, Any], result: Any, metrics: Mapping[str, Any]
-    ) -> None:
-        self._build = build
-        self._flat = flat
+    def __init__(self, make_config: Callable[[], Any], result: Any, metrics: Mapping[str, Any]) -> None:
+        self._make_config = make_config
         self.result = result
         self.metrics = metrics
 
     @functools.cached_property
     def config(self) -> Any:
-        return self._build(self._flat)
+        return self._make_config()
 
 
 Evaluate = Callable[[TrialValues], Any]

@@ -56,7 +56,7 @@ class History(Sequence[TrialRecord]):
         self._records: dict[int, TrialRecord | tuple[Any, ...]] = {one.task_id: one for one in records}
         self._ordered: list[TrialRecord] | None = None
         self.make: Callable[..., TrialRecord] = TrialRecord
-        """Makes a record of what `add_parts` was given."""
+        """Makes a record of what `add_parts` was given, the number of the trial first."""
 
     def add(self, record: TrialRecord) -> None:
         self._records[record.task_id] = record
@@ -70,7 +70,7 @@ class History(Sequence[TrialRecord]):
     def of(self, task_id: int) -> TrialRecord | None:
         found = self._records.get(task_id)
         if isinstance(found, tuple):
-            found = self._records[task_id] = self.make(*found)
+            found = self._records[task_id] = self.make(task_id, *found)
         return found
 
     @property

@@ -55,6 +55,10 @@ class Judge:
 
     def event(self, job: Submission, end: TrialEnd) -> Event:
         """The `ended` event of a call; from any thread."""
+        return Event("ended", job.token, self.outcome(job, end))
+
+    def outcome(self, job: Submission, end: TrialEnd) -> dict[str, Any]:
+        """What that event tells. What else there is to say waits in `verdicts`."""
         now = time.time()
         info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
         if end.kind == "ok":
@@ -64,15 +68,15 @@ class Judge:
             verdict = Verdict(end)
             info.update(ended_early(end))
         self.verdicts[job.token] = verdict
-        return Event("ended", job.token, info)
+        return info
 
     def judge(self, flat: Mapping[str, Any], end: TrialEnd) -> Verdict:
         verdict = Verdict(end)
         if self._is_result and type(end.value) is float:
             verdict.values[self.name] = end.value
             return verdict
-        # Its configuration is built anew: the function may have changed the one it was given.
-        values = TrialValues(self.shape.build, flat, end.value, metrics_of(end))
+        # Built anew: the function may have changed the one it was given.
+        values = TrialValues(lambda: self.shape.build(flat), end.value, metrics_of(end))
         try:
             # A function that only reports has its last report as objective.
             if end.value is not None:

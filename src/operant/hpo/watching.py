@@ -29,6 +29,7 @@ class SearchView(NoView):
         self.judge = judge
         self.history = history
         history.make = self._finished
+        self._jobs: dict[str, ScheduledJob] = {}
         self.wrong: ExpressionError | None = None
         self._condition_met = False
         self._events: list[RunnerEventSet] = list(settings.event_sets)
@@ -36,7 +37,7 @@ class SearchView(NoView):
             self._events.append(LoggingEventSet(settings.rank, lambda: self.history, settings.max_steps))
 
     def begin(self, scheduler: Scheduler, site: TrialSite | InlineSite) -> None:
-        settings = self.settings
+        settings, self._jobs = self.settings, scheduler.jobs
         shown = {"max_steps": settings.max_steps, "max_workers": settings.max_workers, "seed": settings.seed}
         self._tell(lambda one: one.init(settings.searcher_name, {**shown, **settings.options}, settings.function))
         self._tell(lambda one: one.init_ok(settings.target, list(self.judge.shape.axes), settings.concerns))
@@ -54,7 +55,7 @@ class SearchView(NoView):
         if verdict is not None and verdict.end.kind == "ok" and isinstance(scheduler.searcher, GrowingSearcher):
             scheduler.searcher.take_result(job.number, verdict.end.value)
         if verdict is not None and job.status == "FINISHED" and not self._events:
-            self.history.add_parts(job.number + 1, job, verdict.end.value, verdict.end.seconds, verdict.columns)
+            self.history.add_parts(job.number + 1, verdict.end.value, verdict.end.seconds, verdict.columns or None)
         else:
             record = self._record(job, verdict)
             if not again:
@@ -73,10 +74,10 @@ class SearchView(NoView):
     def close(self, scheduler: Scheduler) -> None:
         self._tell(lambda one: one.run_complete(self._condition_met))
 
-    def _finished(self, job: ScheduledJob, value: Any, seconds: float, columns: dict[str, Any]) -> TrialRecord:
+    def _finished(self, task_id: int, value: Any, seconds: float, columns: dict[str, Any] | None) -> TrialRecord:
         verdict = Verdict(TrialEnd("ok", value, seconds))
-        verdict.columns = columns
-        return self._record(job, verdict)
+        verdict.columns = columns or {}
+        return self._record(self._jobs[str(task_id - 1)], verdict)
 
     def _record(self, job: ScheduledJob, verdict: Verdict | None) -> TrialRecord:
         end = None if verdict is None else verdict.end

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
-from operant.sites import FunctionSite, Limits, Submission
+from operant.sites import Event, FunctionSite, Limits, Submission
 from operant.tracking.journal import compact
 from operant.tracking.journal.journal import GROUP_SECONDS
 
@@ -41,6 +41,9 @@ class InlineTrials:
             and plan.gpus is None
             and plan.seeds.seeds == (None,)
         )
+        self._checks = plan.seeds.check_top > 0
+        """Whether the best proposals are asked for at the end. Else none is kept: an object that stays costs the garbage
+        collector more time than it took to make."""
         self._token: str | None = None
         """Of the call under way."""
         self._reports: list[tuple[int, float, float]] = []
@@ -51,8 +54,9 @@ class InlineTrials:
         if not self.applies:
             return
         scheduler, due = self.scheduler, 0.0
+        clock, searcher, stop, view = scheduler.clock, scheduler.searcher, scheduler.plan.stop, scheduler.view
+        careful = searcher.looks_at_results
         self._lines = compact.Lines(scheduler.journal.epoch, scheduler.plan.rule.attribute)
-        clock, searcher, stop = scheduler.clock, scheduler.searcher, scheduler.plan.stop
         while self._nothing_else():
             now = clock.now()
             if clock.has_mail():
@@ -70,9 +74,9 @@ class InlineTrials:
                 scheduler.exhausted = True
                 return
             self._try(proposal, now)
-            if searcher.looks_at_results:  # its next proposal may take a while, and this result is to survive it
+            if careful:  # its next proposal may take a while, and this result is to survive it
                 scheduler.commit()
-            scheduler.view.tick(scheduler)
+            view.tick(scheduler)
 
     def _nothing_else(self) -> bool:
         scheduler = self.scheduler
@@ -86,39 +90,37 @@ class InlineTrials:
         )
 
     def _try(self, proposal: Proposal, now: float) -> None:
-        scheduler, number = self.scheduler, proposal.number
-        site, journal = scheduler.site, scheduler.journal
+        scheduler, number, config = self.scheduler, proposal.number, proposal.config
+        site, journal, job_id = scheduler.site, scheduler.journal, str(number)
         assert isinstance(site, FunctionSite)
-        job_id = str(number)
-        job = scheduler.jobs[job_id] = ScheduledJob(job_id, f"{scheduler.name}-{job_id}", number, None, proposal.config)
-        job.budget = proposal.budget
-        job.attempt = 1
-        token = job.token = compact.token_of(number, journal.epoch)
+        job = scheduler.jobs[job_id] = ScheduledJob(job_id, f"{scheduler.name}-{job_id}", number, None, config)
+        job.budget, job.attempt = proposal.budget, 1
+        token = job.token = self._token = compact.token_of(number, journal.epoch)
         job.begun = job.last_report = now
         scheduler.tries += 1
-        scheduler.proposals[number] = proposal
         scheduler.running[token] = job
         try:
             # In one block with the result of the trial before, which is then safe before this call begins.
-            journal.commit_line(*self._lines.begun(number, proposal.config, proposal.extras))
+            journal.commit_line(*self._lines.begun(number, config, proposal.extras))
         except OSError:
             scheduler.commit()  # which knows what to do when the disk is full
-        self._token = token
+        folder = scheduler.folder
         try:
-            event = site.call(
-                Submission(token, job.id, 1, [], scheduler.folder, scheduler.folder, _NO_ENV, _NO_LIMITS, proposal.config)
-            )
+            info = site.call(Submission(token, job_id, 1, [], folder, folder, _NO_ENV, _NO_LIMITS, config))
         except BaseException:  # ctrl-C: the search ends here
             self._tell_reports(job)
             raise
         finally:
             self._token = None
         scheduler.plan.stop.after_iter(scheduler)
-        if not self._ended_well(job, proposal, event.info):
+        ended_well = self._ended_well(job, proposal, info)
+        if not ended_well or self._checks:
+            scheduler.proposals[number] = proposal
+        if not ended_well:
             self._tell_reports(job)
             trial = scheduler.trials[number] = Trial(proposal, [])
-            trial.open.add(job.id)
-            scheduler.handle_all([event])
+            trial.open.add(job_id)
+            scheduler.handle_all([Event("ended", token, info)])
 
     def hear(self, token: str, step: int, value: float) -> bool:
         """A report of the call under way; False when that is not one of these trials.
@@ -146,16 +148,14 @@ class InlineTrials:
 
     def _ended_well(self, job: ScheduledJob, proposal: Proposal, info: Mapping[str, Any]) -> bool:
         """Take note of an end that needs no decision; False of any other."""
-        scheduler, attribute = self.scheduler, self.scheduler.plan.rule.attribute
-        values: Mapping[str, float] = info.get("values", {})
-        reward = values.get(attribute)
+        scheduler, values = self.scheduler, info.get("values")
+        reward = None if values is None else values.get(scheduler.plan.rule.attribute)
         if reward is None or info["code"] != 0 or job.verdict is not None:
             return False
-        number = job.number
+        number, started, ended = job.number, info["started"], info["ended"]
         del scheduler.running[job.token]
-        job.status, job.reward, job.reader = "FINISHED", reward, None
-        job.started, job.ended = info["started"], info["ended"]
-        line = self._lines.done(number, values, job.started, job.ended, info.get("returned"), self._reports)
+        job.status, job.reward, job.reader, job.started, job.ended = "FINISHED", reward, None, started, ended
+        line = self._lines.done(number, values, started, ended, info.get("returned"), self._reports)
         scheduler.journal.append_line(*line)
         if self._reports:
             self._reports.clear()

@@ -78,6 +78,8 @@ class Ledger:
         self.reports: dict[str, list[tuple[int, float, float]]] = {}
         """(step, value, wall) that function trials reported in their last attempt, by job; programs have their runs."""
         self.messages: list[dict[str, Any]] = []
+        self.limits: dict[str, list[Any]] = {}
+        """What messages made of limits that the configuration has not changed since: values as they came, by name."""
         self.closed: dict[str, Any] | None = None
         self.stopping: dict[str, Any] | None = None
         self.checks: dict[int, dict[str, Any]] = {}
@@ -98,7 +100,16 @@ class Ledger:
                     handler(record)
         return self
 
+    def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
+        """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
+        changed one in the configuration meanwhile wants what stands there."""
+        before, now = self.opened.get("limits"), opened.get("limits")
+        if before is None or now is None:  # written by an earlier version
+            return self.limits if self.opened.get("digest") == opened.get("digest") else {}
+        return {name: values for name, values in self.limits.items() if before.get(name) == now.get(name)}
+
     def _fold_opened(self, record: dict[str, Any]) -> None:
+        self.limits = self.limits_under(record)
         self.opened = record
         self.closed = None
         self.stopping = None
@@ -188,8 +199,12 @@ class Ledger:
         kind = content.get("type")
         if kind in ("pause", "resume"):
             self.paused = kind == "pause"
-        elif kind == "limits" and self.stopping and self.stopping["reason"] == "max_tries":
-            self.stopping = None  # the rule stops it again, if it still does
+        elif kind == "limits":
+            for name, value in content.items():
+                if name != "type":
+                    self.limits.setdefault(name, []).append(value)
+            if self.stopping and self.stopping["reason"] == "max_tries":
+                self.stopping = None  # the rule stops it again, if it still does
 
     def _fold_stopping(self, record: dict[str, Any]) -> None:
         self.stopping = record

@@ -118,16 +118,17 @@ class BaseSearcher:
 
     def observe(self, observation: Observation) -> None:
         """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them."""
-        if observation.number not in self.trials:
-            raise ValueError(f"observation of proposal {observation.number}, which was never proposed")
-        if observation.status not in FINAL:
-            if observation.status not in UNDER_WAY:
-                raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+        number, status = observation.number, observation.status
+        if number not in self.trials:
+            raise ValueError(f"observation of proposal {number}, which was never proposed")
+        if status not in FINAL:
+            if status not in UNDER_WAY:
+                raise ValueError(unknown("status", status, FINAL | UNDER_WAY))
             return
-        if self.lag is None or observation.number <= self._applied_up_to:
+        if self.lag is None or number <= self._applied_up_to:
             self._apply(observation)
         else:
-            self._held.setdefault(observation.number, []).append(observation)
+            self._held.setdefault(number, []).append(observation)
 
     def restore(self, observations: Iterable[Observation], proposals: Iterable[Proposal] = ()) -> None:
         """Take over a recorded search: all its proposals, then its observations in the order they were made.
@@ -292,11 +293,7 @@ class BaseSearcher:
         if best is trial:
             finished = (one for one in self.trials.values() if one.state == "finished")
             self._best = max(finished, key=lambda one: (one.score, -one.number))
-        elif (
-            best is None
-            or trial.score > best.score
-            or (trial.score == best.score and trial.number < best.number)
-        ):
+        elif best is None or trial.score > best.score or (trial.score == best.score and trial.number < best.number):
             self._best = trial
         if type(self)._propose is BaseSearcher._propose:
             self._results[self._result_key(trial)] = self.reward(trial)

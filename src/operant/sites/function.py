@@ -44,11 +44,11 @@ class FunctionSite:
             if job.token in self._withdrawn:
                 self._withdrawn.discard(job.token)
             else:
-                self._emit(self.call(job))
+                self._emit(Event("ended", job.token, self.call(job)))
         return [job.token for job in jobs]
 
-    def call(self, job: Submission) -> Event:
-        """Call the function for this job, here and now, and say how that ended."""
+    def call(self, job: Submission) -> Mapping[str, Any]:
+        """Call the function for this job, here and now, and say how that ended: what an ``ended`` event tells."""
         if self.on_submit is not None:
             self.on_submit(job)
         self._calling, self._stop = job.token, False
@@ -56,7 +56,7 @@ class FunctionSite:
             end = call_trial(self.result_of, self, job)
         finally:
             self._calling = None
-        return self.event(job, end)
+        return self.outcome(job, end)
 
     def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
         """A call ends at its next report. The others have not begun, or were ended by ctrl-C."""
@@ -90,10 +90,8 @@ class FunctionSite:
             return {str(name): float(one) if hasattr(one, "__float__") else one for name, one in value.items()}
         return {self.reward_attribute: float(value)}
 
-    def event(self, job: Submission, end: TrialEnd) -> Event:
+    def outcome(self, job: Submission, end: TrialEnd) -> Mapping[str, Any]:
         now = time.time()
         if end.kind == "ok":
-            info = {"started": now - end.seconds, "ended": now, "code": 0, "values": end.value}
-        else:
-            info = {"started": now - end.seconds, "ended": now, **ended_early(end)}
-        return Event("ended", job.token, info)
+            return {"started": now - end.seconds, "ended": now, "code": 0, "values": end.value}
+        return {"started": now - end.seconds, "ended": now, **ended_early(end)}

@@ -28,8 +28,8 @@ __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
 JOURNAL_NAME = "journal.log"
 GROUP_SECONDS = 0.05
 CHECK_SECONDS = 0.01
-"""How long a controller that writes line after line trusts that it holds the lease. What it writes after it was replaced
-has an epoch that readers pass over."""
+"""How long a controller that writes line after line trusts that it holds the lease. Should it be replaced meanwhile, what
+it writes has an epoch that readers pass over."""
 MAX_BATCH = 4096
 BLOCKS_AT_ONCE = 64
 
@@ -222,7 +222,8 @@ class Journal:
         return descriptor
 
     def _commit(self, check_lease: bool = True) -> None:
-        while lines := self._pending[:MAX_BATCH]:
+        while self._pending:
+            lines = self._pending if len(self._pending) <= MAX_BATCH else self._pending[:MAX_BATCH]
             first = self._sequence - sum(self._counts)
             self._write(encode_block(RECORDS, first, "\n".join(lines).encode("ascii")), check_lease)
             del self._pending[:MAX_BATCH], self._counts[:MAX_BATCH]

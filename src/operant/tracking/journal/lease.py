@@ -61,7 +61,9 @@ class Lease:
             if locked is None and in_use and not force and is_alive(earlier) is not False:
                 raise LeaseHeldError(folder, earlier)
             epoch = int(earlier.get("epoch", 0)) + 1
-            _write_lease(folder, {**process_identity(), "epoch": epoch, "released": False})
+            # Where there are locks they decide, and after a crash of the machine the journal knows the epoch.
+            mine = {**process_identity(), "epoch": epoch, "released": False}
+            _write_lease(folder, mine, durable=locked is None)
         except BaseException:
             os.close(descriptor)
             raise
@@ -114,7 +116,7 @@ def _lock(descriptor: int) -> bool | None:
     return True
 
 
-def _write_lease(folder: Path, holder: dict[str, Any], *, durable: bool = True) -> None:
+def _write_lease(folder: Path, holder: dict[str, Any], *, durable: bool) -> None:
     staged = folder / f".lease-{secrets.token_hex(6)}"
     with staged.open("x", encoding="utf-8") as stream:
         stream.write(json.dumps(holder))
