@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InlineTrials"]
 
-_NO_ENV: dict[str, str] = {}
+_NOTHING: dict[str, Any] = {}
 _NO_LIMITS = Limits()
 
 
@@ -42,8 +42,8 @@ class InlineTrials:
             and plan.seeds.seeds == (None,)
         )
         self._checks = plan.seeds.check_top > 0
-        """Whether the best proposals are asked for at the end. Else none is kept: an object that stays costs the garbage
-        collector more time than it took to make."""
+        """Whether the best proposals are asked for at the end. Else none is kept: objects that stay cost the garbage
+        collector more time than it took to make them."""
         self._token: str | None = None
         """Of the call under way."""
         self._reports: list[tuple[int, float, float]] = []
@@ -106,7 +106,7 @@ class InlineTrials:
             scheduler.commit()  # which knows what to do when the disk is full
         folder = scheduler.folder
         try:
-            info = site.call(Submission(token, job_id, 1, [], folder, folder, _NO_ENV, _NO_LIMITS, config))
+            info = site.call(Submission(token, job_id, 1, [], folder, folder, _NOTHING, _NO_LIMITS, config))
         except BaseException:  # ctrl-C: the search ends here
             self._tell_reports(job)
             raise
@@ -148,8 +148,9 @@ class InlineTrials:
 
     def _ended_well(self, job: ScheduledJob, proposal: Proposal, info: Mapping[str, Any]) -> bool:
         """Take note of an end that needs no decision; False of any other."""
-        scheduler, values = self.scheduler, info.get("values")
-        reward = None if values is None else values.get(scheduler.plan.rule.attribute)
+        scheduler = self.scheduler
+        values: Mapping[str, float] = info.get("values", _NOTHING)
+        reward = values.get(scheduler.plan.rule.attribute)
         if reward is None or info["code"] != 0 or job.verdict is not None:
             return False
         number, started, ended = job.number, info["started"], info["ended"]

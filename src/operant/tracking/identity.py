@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ def _own_ticks(pid: int) -> int | None:
 def process_identity() -> dict[str, Any]:
     pid = os.getpid()
     return {
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "pid": pid,
         "boot": boot_id(),
         "ticks": _own_ticks(pid),
@@ -58,7 +57,7 @@ def process_identity() -> dict[str, Any]:
 
 def is_alive(identity: dict[str, Any]) -> bool | None:
     """Whether the process of :func:`process_identity` still runs; None when only its own host could tell."""
-    if identity.get("host") != socket.gethostname():
+    if identity.get("host") != os.uname().nodename:
         return None
     if identity.get("boot") != boot_id():
         return False

@@ -186,11 +186,16 @@ def decode_blocks(payloads: Sequence[memoryview | bytes]) -> list[list[dict[str,
 
     Blocks of a journal are mostly a line or two: one call of the parser for many takes a third less time.
     """
+    found: list[list[dict[str, Any]]] = []
     try:
         texts = [str(payload, "ascii") for payload in payloads]
         found = json.loads("[[" + "],[".join(texts).replace("\n", ",") + "]]")
     except (ValueError, RecursionError):
-        found = []
-    if len(found) != len(payloads) or not all(isinstance(one, dict) for lines in found for one in lines):
-        return [decode_records(payload) for payload in payloads]  # one of them is no block of ours
-    return found
+        pass
+    if len(found) == len(payloads) and all(map(_is_lines, found)):
+        return found
+    return [decode_records(payload) for payload in payloads]  # one of them is no block of ours
+
+
+def _is_lines(value: Any) -> bool:
+    return type(value) is list and all([type(one) is dict for one in value])

@@ -28,8 +28,8 @@ __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
 JOURNAL_NAME = "journal.log"
 GROUP_SECONDS = 0.05
 CHECK_SECONDS = 0.01
-"""How long a controller that writes line after line trusts that it holds the lease. Should it be replaced meanwhile, what
-it writes has an epoch that readers pass over."""
+"""How long a controller that writes line after line trusts that it holds the lease. Should it be replaced meanwhile,
+what it writes has an epoch that readers pass over."""
 MAX_BATCH = 4096
 BLOCKS_AT_ONCE = 64
 

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def _write_lease(folder: Path, holder: dict[str, Any], *, durable: bool) -> None:
-    staged = folder / f".lease-{secrets.token_hex(6)}"
+    staged = folder / f".lease-{os.urandom(6).hex()}"
     with staged.open("x", encoding="utf-8") as stream:
         stream.write(json.dumps(holder))
         stream.flush()
