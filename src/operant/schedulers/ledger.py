@@ -268,7 +268,7 @@ def no_garbage_collection() -> Iterator[None]:
 def read_ledger(folder: Path) -> tuple[Ledger, str]:
     """A search's ledger and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
     alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
-    ledger = Ledger().fold_all(entry.record for entry in JournalReader(folder).poll_lines())
+    ledger = Ledger().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
     if alive:
         return ledger, "RUNNING"
     ledger.settle_dead()

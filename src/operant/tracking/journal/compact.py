@@ -11,9 +11,12 @@ from typing import Any
 
 from operant.tracking.format.blocks import encode_json
 
-__all__ = ["Lines", "expand", "records_in", "started_of", "token_of"]
+__all__ = ["SEVERAL", "Lines", "expand", "records_in", "started_of", "token_of"]
 
 Record = dict[str, Any]
+
+SEVERAL = ("begun", "done")
+"""The types of such lines."""
 
 
 def token_of(number: int, epoch: int) -> str:
@@ -73,13 +76,10 @@ class Lines:
 
 
 def records_in(line: Record) -> int:
-    """How many records a line stands for."""
-    kind = line.get("type")
-    if kind == "begun":
+    """How many records a line of one of these types stands for."""
+    if line["type"] == "begun":
         return 2
-    if kind == "done":
-        return 2 + ("returned" in line) + len(line.get("reports", ()))
-    return 1
+    return 2 + ("returned" in line) + len(line.get("reports", ()))
 
 
 def expand(line: Record) -> list[Record]:

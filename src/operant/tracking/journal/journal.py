@@ -20,7 +20,7 @@ from operant.tracking.format.blocks import (
 )
 from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.tail import BlockTail
-from operant.tracking.journal.compact import expand, records_in
+from operant.tracking.journal.compact import SEVERAL, expand, records_in
 from operant.tracking.journal.lease import Lease
 
 __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
@@ -57,8 +57,9 @@ class JournalReader:
         for sequence, epoch, line in self.poll_lines():
             yield from _entries(sequence, epoch, line)
 
-    def poll_lines(self) -> Iterator[Entry]:
-        """The same, but a line that stands for several records comes as it was written, with the number of the first.
+    def poll_lines(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """The same (sequence, epoch, record), but a line that stands for several records comes as it was written, with
+        the number of the first.
 
         Who goes through a hundred thousand trials saves making half a million records.
         """
@@ -68,12 +69,13 @@ class JournalReader:
             for block, lines in zip(some, decode_blocks([block.payload for block in some]), strict=True):
                 sequence = block.sequence
                 for line in lines:
-                    epoch, count = line.get("epoch", 0), records_in(line)
+                    epoch = line.get("epoch", 0)
+                    count = records_in(line) if line.get("type") in SEVERAL else 1
                     if epoch >= self.epoch and sequence >= self.next_sequence:
                         self.epoch, self.next_sequence = epoch, sequence + count
                         if count == 1:
                             line.pop("epoch", None)
-                        yield Entry(sequence, epoch, line)
+                        yield sequence, epoch, line
                     sequence += count
 
     @property
