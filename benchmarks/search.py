@@ -27,9 +27,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from operant.schedulers import NaiveScheduler
 from operant.sites import report
@@ -76,26 +76,38 @@ def objective(config: dict[str, Any]) -> float:
     return value
 
 
-def operant_trials(folder: Path, trials: int, batch: int) -> float:
+class Rate(NamedTuple):
+    by_clock: float
+    """Trials a second."""
+    processor: float
+    """Microseconds of processor time for a trial."""
+
+
+@contextlib.contextmanager
+def rated(trials: int, into: list[Rate]) -> Iterator[None]:
+    began, processor = time.perf_counter(), time.process_time()
+    yield
+    into.append(Rate(trials / (time.perf_counter() - began), (time.process_time() - processor) / trials * 1e6))
+
+
+def operant_trials(folder: Path, trials: int, batch: int, into: list[Rate]) -> None:
     scheduler = NaiveScheduler(folder, function_config(trials, batch), function=objective)
-    began = time.perf_counter()
-    outcome = scheduler.run()
+    with rated(trials, into):
+        outcome = scheduler.run()
     assert outcome.tries == trials
-    return trials / (time.perf_counter() - began)
 
 
-def optuna_trials(storage: Any, trials: int, batch: int) -> float:
+def optuna_trials(storage: Any, trials: int, batch: int, into: list[Rate]) -> None:
     import optuna
 
     space = {f"x{i}": optuna.distributions.FloatDistribution(-1.0, 1.0) for i in range(DIMENSIONS)}
     study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler(seed=0), direction="maximize")
-    began = time.perf_counter()
-    for _ in range(0, trials, batch):
-        for trial in [study.ask(space) for _ in range(batch)]:
-            value = value_of(trial.params)
-            trial.report(value, 0)
-            study.tell(trial, value)
-    return trials / (time.perf_counter() - began)
+    with rated(trials, into):
+        for _ in range(0, trials, batch):
+            for trial in [study.ask(space) for _ in range(batch)]:
+                value = value_of(trial.params)
+                trial.report(value, 0)
+                study.tell(trial, value)
 
 
 def part_a(folder: Path, rounds: int) -> None:
@@ -110,27 +122,25 @@ def _function_trials(folder: Path, rounds: int, batch: int) -> None:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", module="optuna")
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Rate]] = {}
     for number in range(rounds):
         here = folder / f"a{batch}-{number}"
         here.mkdir()
+        operant_trials(here / "ours", 3200, batch, found.setdefault("Operant, journaled", []))
+        optuna_trials(None, 1600, batch, found.setdefault("Optuna in memory", []))
         journal = JournalStorage(JournalFileBackend(str(here / "journal")))
-        sides: list[tuple[str, Callable[[], float]]] = [
-            ("Operant, journaled", lambda here=here: operant_trials(here / "ours", 3200, batch)),
-            ("Optuna in memory", lambda: optuna_trials(None, 1600, batch)),
-            ("Optuna, journal file", lambda journal=journal: optuna_trials(journal, 160, batch)),
-            ("Optuna, SQLite", lambda here=here: optuna_trials(f"sqlite:///{here}/db", 32, batch)),
-        ]
-        for name, measure in sides:
-            found.setdefault(name, []).append(measure())
+        optuna_trials(journal, 160, batch, found.setdefault("Optuna, journal file", []))
+        optuna_trials(f"sqlite:///{here}/db", 32, batch, found.setdefault("Optuna, SQLite", []))
     ours = found["Operant, journaled"]
     bars = {"Optuna in memory": 5.0, "Optuna, SQLite": 300.0}
     print(f"(a) function trials, {DIMENSIONS} parameters and one report each, {batch} at a time")
     for name, rates in found.items():
-        times = [mine / theirs for mine, theirs in zip(ours, rates, strict=True)]
+        times = [mine.by_clock / theirs.by_clock for mine, theirs in zip(ours, rates, strict=True)]
+        processor = [theirs.processor / mine.processor for mine, theirs in zip(ours, rates, strict=True)]
         told = f"  {verdict(statistics.median(times) >= bars[name])}: {bars[name]:g}x" if name in bars else ""
-        shown = f"  ours {spread(times)} times{told}" if rates is not ours else ""
-        print(f"    {name:<24}{statistics.median(rates):>10,.1f} trials/s{shown}")
+        shown = f"  ours {spread(times)} times, {spread(processor)} in CPU time{told}" if rates is not ours else ""
+        rate, cost = (statistics.median(one[which] for one in rates) for which in (0, 1))
+        print(f"    {name:<24}{rate:>10,.1f} trials/s{cost:>10,.0f} µs of CPU{shown}")
 
 
 # -- (b) ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -281,6 +282,15 @@ def test_history_ranks_and_draws() -> None:
     assert history.plot("picture.svg").count("<circle") == 3 and "<polyline" in Path("picture.svg").read_text()
     with pytest.raises(UsageError):
         _ = quick().history
+
+
+def test_a_history_can_be_pickled_before_and_after_it_was_looked_at() -> None:
+    search = quick("grid", lambda c: c["a"] * 0.5, a=randint(1, 4)).maximize(R)
+    search.run()
+    unseen = pickle.loads(pickle.dumps(search.history))
+    assert [one.target for one in search.history] == [0.5, 1.0, 1.5, 2.0]
+    seen = pickle.loads(pickle.dumps(search.history))
+    assert unseen.rows() == seen.rows() == search.history.rows() and unseen[3].config == {"a": 4}
 
 
 def test_the_configuration_is_returned_unpolluted() -> None:

@@ -94,6 +94,33 @@ def test_the_short_way_leaves_what_the_loop_leaves(
     assert sequences == list(range(len(sequences)))
 
 
+def test_lines_and_the_records_that_they_stand_for_tell_the_same(tmp_path: Path) -> None:
+    run(tmp_path / "s", search(stop_criterion={"max_tries": 60}), awkward)
+    records = [entry.record for entry in JournalReader(tmp_path / "s").poll()]
+    by_records, by_lines = Ledger().fold_all(records), read_ledger(tmp_path / "s")[0]
+    assert told(by_records) == told(by_lines)
+    for one, other in zip(by_records.jobs.values(), by_lines.jobs.values(), strict=True):
+        assert (one.token, one.started, one.ended, one.snapshot) == (
+            other.token,
+            other.started,
+            other.ended,
+            other.snapshot,
+        )
+    assert by_records.reports == by_lines.reports
+    assert by_records.seconds_before == by_lines.seconds_before
+
+
+def test_what_was_reported_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+    def interrupted(setting: dict[str, Any]) -> float:
+        report(0, 0.25)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "s", search(stop_criterion={"max_tries": 3}), interrupted)
+    ledger = read_ledger(tmp_path / "s")[0]
+    assert [point[:2] for point in ledger.reports["0"]] == [(0, 0.25)] and ledger.jobs["0"].status == "ERROR"
+
+
 def test_each_end_of_an_awkward_function_counts_as_it_should(tmp_path: Path) -> None:
     run(tmp_path / "s", search(stop_criterion={"max_tries": 80}), awkward)
     ledger = read_ledger(tmp_path / "s")[0]

@@ -9,6 +9,7 @@ from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import UsageError
 from operant.schedulers.ledger import read_ledger
+from operant.schedulers.live import LiveSearch
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import LeaseHeldError
 
@@ -175,6 +176,39 @@ def test_time_limits_go_on_counting_after_a_resume(tmp_path: Path) -> None:
     world.clock.wait(3600.0)  # nobody was there; this hour is not the search's
     began = world.clock.now()
     world.run(resume=True)
+    assert world.clock.now() - began == pytest.approx(10.0)
+
+
+def test_limits_that_were_changed_stay_so_after_a_resume(tmp_path: Path) -> None:
+    world = World(tmp_path, config({"parallel_size": 1, "stop_criterion": {"max_tries": 30}}), by_x(seconds=1.0))
+    world.tell(1.5, {"type": "limits", "parallel_size": 4, "max_tries": 12})
+    world.tell(2.5, {"type": "limits", "max_tries": "many"})  # which cannot be, then as now
+    crash_at(world, 3.2)
+    assert LiveSearch(world.folder).summary()["max_tries"] == 12
+    world.site.peak = 0
+    outcome = world.run(resume=True)
+    assert (outcome.reason, outcome.tries, world.site.peak) == ("max_tries", 12, 4)
+
+
+def test_a_limit_changed_by_message_gives_way_to_one_that_the_configuration_changes_later(tmp_path: Path) -> None:
+    world = World(tmp_path, config({"parallel_size": 1, "stop_criterion": {"max_tries": 30}}), by_x(seconds=1.0))
+    world.tell(1.5, {"type": "limits", "parallel_size": 3, "max_tries": 12})
+    crash_at(world, 3.2)
+    world.cfg["scheduler"]["stop_criterion"]["max_tries"] = 8
+    world.site.peak = 0
+    outcome = world.run(resume=True, force=True)
+    assert (outcome.tries, world.site.peak) == (8, 3)
+    assert LiveSearch(world.folder).summary()["max_tries"] == 8
+    outcome = world.run(resume=True)  # and stays given way to
+    assert (outcome.tries, outcome.reason) == (8, "max_tries")
+
+
+def test_a_time_limit_told_by_message_holds_after_a_resume(tmp_path: Path) -> None:
+    world = World(tmp_path, config(), by_x(seconds=2.0))
+    world.tell(3.0, {"type": "limits", "time_limits": "20s"})
+    crash_at(world, 11.0)
+    began = world.clock.now()
+    assert world.run(resume=True).reason == "time_limits"
     assert world.clock.now() - began == pytest.approx(10.0)
 
 

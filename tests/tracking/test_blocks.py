@@ -9,6 +9,7 @@ from operant.tracking.format.blocks import (
     POINTS,
     RECORDS,
     SEGMENT_FILE,
+    decode_blocks,
     decode_records,
     encode_block,
     encode_file_header,
@@ -54,6 +55,22 @@ def test_every_flipped_byte_costs_at_most_its_own_block() -> None:
         found = [bytes(block.payload) for block in scan_blocks(memoryview(bytes(damaged))).blocks]
         hit = next(number for number in range(4) if starts[number] <= at < starts[number + 1])
         assert found == [payload for number, (_, payload) in enumerate(blocks) if number != hit]
+
+
+OURS = ['{"a":1}', '{"a":1}\n{"b":2}']
+NOT_OURS = ["", "7", "]", "[", "],[", "],5,[", '{"a":"', '"}', '{"a":[', "]}", "é", "[" * 5000]
+
+
+@given(st.lists(st.sampled_from(OURS + NOT_OURS) | st.text(max_size=8), max_size=6))
+def test_blocks_decoded_together_are_decoded_as_they_are_alone(texts: list[str]) -> None:
+    """Bytes that no writer of ours makes may be read as other such bytes, but cost no block of ours its records."""
+    payloads = [text.encode() for text in texts]
+    together = decode_blocks(payloads)
+    alone = [decode_records(payload) for payload in payloads]
+    assert len(together) == len(alone)
+    assert all(type(record) is dict for records in together for record in records)
+    for text, found, expected in zip(texts, together, alone, strict=True):
+        assert found == expected or text not in OURS
 
 
 @given(st.binary(max_size=300))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from operant.errors import OperantError
+from operant.tracking.format.blocks import decode_records
 from operant.tracking.journal import (
     Journal,
     JournalReader,
@@ -41,15 +44,17 @@ def test_what_was_committed_is_replayed_in_order(tmp_path: Path) -> None:
 
 def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "s") as journal:
+        lines = compact.Lines(journal.epoch, "acc")
         journal.append("x", n=0)
-        journal.append_line(*compact.begun(journal.epoch, 3, {"lr": 0.5}, {"parent": 1}))
+        journal.append_line(*lines.begun(3, {"lr": 0.5}, {"parent": 1}))
         journal.commit()
-        journal.append_line(*compact.done(journal.epoch, 3, {"acc": 0.25}, "acc", 1.5, 2.5, {"time": 1.0}))
-        assert journal.append("x", n=1) == 6
+        journal.append_line(*lines.done(3, {"acc": 0.25}, 1.5, 2.5, {"time": 1.0}, [(0, 0.125, 2.0)]))
+        assert journal.append("x", n=1) == 7
     expected = [
         {"type": "x", "n": 0},
         {"type": "proposed", "number": 3, "config": {"lr": 0.5}, "parent": 1},
         {"type": "submitting", "job": "3", "number": 3, "seed": None, "attempt": 1, "token": "3/1/1"},
+        {"type": "reported", "job": "3", "step": 0, "value": 0.125, "wall": 2.0},
         {"type": "returned", "number": 3, "time": 1.0},
         {"type": "ended", "job": "3", "attempt": 1, "status": "FINISHED", "wall": 2.5, "reward": 0.25, "code": 0}
         | {"started": 1.5},
@@ -60,7 +65,47 @@ def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
         (place, 1, record) for place, record in enumerate(expected)
     ]
     with Journal.open(tmp_path / "s") as journal:
-        assert journal.append("x", n=2) == 7
+        assert [entry.record for entry in journal.replay()] == expected
+        assert journal.append("x", n=2) == 8
+
+
+@pytest.mark.parametrize("reward", [0.25, 3, math.nan, -math.inf])
+@pytest.mark.parametrize("value", [0.5, 7, math.nan, "é", None, {"a": [1.5]}])
+@pytest.mark.parametrize("more", [{}, {"other": 2.5}])
+def test_what_is_put_together_by_hand_reads_as_what_the_encoder_writes(reward: Any, value: Any, more: Any) -> None:
+    values = {'a "name"': reward, **more}
+    returned = {"time": 1e-7, "value": value}
+    line, count = compact.Lines(4, 'a "name"').done(12, values, 1.0, 2.0, returned)
+    [found] = decode_records(line.encode("ascii"))
+    expected = {"type": "done", "epoch": 4, "number": 12, "values": values, "of": 'a "name"', "wall": 2.0}
+    assert repr(found) == repr({**expected, "returned": returned}) and count == compact.records_in(found) == 3
+
+
+def test_lines_of_an_earlier_version_are_read(tmp_path: Path) -> None:
+    """It wrote every report by itself, and with each end when the trial began."""
+    with Journal.open(tmp_path / "s") as journal:
+        journal.append_line('{"type":"begun","epoch":1,"number":0,"config":{"x":0.5}}', 2)
+        journal.append("reported", job="0", step=0, value=0.5, wall=1.75)
+        journal.append_line(
+            '{"type":"done","epoch":1,"number":0,"values":{"acc":0.5},"of":"acc","started":1.5,"wall":2.0,'
+            '"returned":{"time":0.25,"value":0.5}}',
+            3,
+        )
+    entries = list(JournalReader(tmp_path / "s").poll())
+    assert [entry.sequence for entry in entries] == list(range(6))
+    assert entries[4].record["type"] == "ended" and entries[4].record["started"] == 1.5
+
+
+def test_a_controller_that_writes_line_after_line_soon_sees_that_it_was_replaced(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "s")
+    lease = tmp_path / "s" / "lease.json"
+    (tmp_path / "new").write_text(lease.read_text().replace('"epoch": 1', '"epoch": 2'))
+    (tmp_path / "new").replace(lease)
+    with pytest.raises(OperantError, match="another controller has taken over"):
+        while True:
+            journal.commit_line('{"type":"x","epoch":1}', 1)
+    with pytest.raises(OperantError, match="another controller has taken over"):
+        journal.close()
 
 
 def test_a_reader_follows(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], whole: s
             widest = cut.index(max(cut))
             widths[widest] = max(10, widths[widest] + spare)
             columns[widest] = [_cut(cell, widths[widest]) for cell in columns[widest]]
-    shape = "  ".join(f"{{:<{width}}}" for width in widths)
+    shape = "  ".join(f"%-{width}s" for width in widths)
     lines = []
     for number, row in enumerate(zip(*columns, strict=True)):
-        line = shape.format(*row).rstrip()
+        line = (shape % row).rstrip()
         if colour and number == 0:
             line = f"\x1b[1m{line}\x1b[0m"
         elif colour:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.out is not None:
         _write_yaml(args.out, found)
     if args.json:
-        json.dump(_json_ready(found), sys.stdout, indent=None if len(found["jobs"]) > 100 else 2)
-        print()
+        _print_json(found, indent=None if len(found["jobs"]) > 100 else 2)
     elif args.out is None:
         _print_search(found)
     return 0
@@ -74,8 +72,7 @@ def _show_all(root: Path, args: argparse.Namespace) -> int:
     if args.out is not None:
         _write_yaml(args.out, short)
     if args.json:
-        json.dump(_json_ready(short), sys.stdout, indent=2)
-        print()
+        _print_json(short, indent=2)
     elif not short:
         print(f"There are no searches in {root}; `search-run --task NAME FILE` starts one.")
     elif args.out is None:
@@ -102,19 +99,26 @@ def _print_search(found: dict[str, Any]) -> None:
         return
     scalars = sorted({tag for job in jobs for tag in job.get("scalars", ())})
     rows = []
+    templates: dict[Any, str] = {}
     for job in jobs:
         took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
-        settings = " ".join(
-            [
-                f"{key}={value:.6g}" if type(value) is float else f"{key}={value}"
-                for key, value in job["arg_dict"].items()
-            ]
-        )
+        settings = _settings(job["arg_dict"], templates)
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
         rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told, job["url"]])
     headings = ["job", "status", "reward", "took", *scalars, "settings", "", "page"]
     print_table(headings, rows, whole="page")
+
+
+def _settings(config: dict[str, Any], templates: dict[Any, str]) -> str:
+    """`lr=0.1 name=b`: most jobs have the same keys and kinds of values, and so share one template."""
+    values = tuple(config.values())
+    shape = (*config, *map(type, values))
+    template = templates.get(shape)
+    if template is None:
+        parts = [f"{key.replace('%', '%%')}={'%.6g' if type(one) is float else '%s'}" for key, one in config.items()]
+        template = templates[shape] = " ".join(parts)
+    return template % values
 
 
 def _counts(found: dict[str, Any]) -> str:
@@ -127,6 +131,14 @@ def _best(found: dict[str, Any]) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
+
+
+def _print_json(found: Any, indent: int | None) -> None:
+    try:
+        text = json.dumps(found, indent=indent, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_json_ready(found), indent=indent)
+    print(text)
 
 
 def _json_ready(value: Any) -> Any:

@@ -224,11 +224,14 @@ def evaluate(expression: Any, values: TrialValues) -> Any:
 
     A function is called with `{'config': …, 'return': …, 'metrics': …}`; anything else is a constant.
     """
-    return _lazy(expression)(values)
+    compute: Evaluate = expression._compute if type(expression) is Expression else _lazy(expression)
+    return compute(values)
 
 
 def evaluate_number(expression: Any, values: TrialValues) -> float:
     found = evaluate(expression, values)
+    if type(found) is float:
+        return found
     try:
         return float(found)
     except (TypeError, ValueError):

@@ -53,21 +53,35 @@ class History(Sequence[TrialRecord]):
     def __init__(self, name: str, maximize: bool, records: Iterable[TrialRecord] = ()) -> None:
         self.name = name
         self.maximize = maximize
-        self._records = {record.task_id: record for record in records}
+        self._records: dict[int, TrialRecord | tuple[Any, ...]] = {one.task_id: one for one in records}
         self._ordered: list[TrialRecord] | None = None
+        self.make: Callable[..., TrialRecord] = TrialRecord
+        """Makes a record of what `add_parts` was given, the number of the trial first."""
 
     def add(self, record: TrialRecord) -> None:
         self._records[record.task_id] = record
         self._ordered = None
 
+    def add_parts(self, task_id: int, *parts: Any) -> None:
+        """Take what a trial's record is made of: a search of small trials has no time for records that nobody reads."""
+        self._records[task_id] = parts
+        self._ordered = None
+
     def of(self, task_id: int) -> TrialRecord | None:
-        return self._records.get(task_id)
+        found = self._records.get(task_id)
+        if isinstance(found, tuple):
+            found = self._records[task_id] = self.make(task_id, *found)
+        return found
 
     @property
     def _all(self) -> list[TrialRecord]:
         if self._ordered is None:
-            self._ordered = [self._records[task_id] for task_id in sorted(self._records)]
+            self._ordered = [one for task_id in sorted(self._records) if (one := self.of(task_id)) is not None]
         return self._ordered
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: the records themselves, and not how they are made."""
+        return {**self.__dict__, "_records": {one.task_id: one for one in self._all}, "make": TrialRecord}
 
     @overload
     def __getitem__(self, index: int) -> TrialRecord: ...

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from operant.hpo.expressions import ExpressionError, TrialValues, evaluate, evaluate_number
+from operant.hpo.expressions import ExpressionError, R, TrialValues, evaluate, evaluate_number
 from operant.hpo.shape import Shape
 from operant.hpo.trials import TrialEnd
 from operant.sites import Event, Submission
@@ -20,17 +19,19 @@ __all__ = ["Judge", "Verdict", "metrics_of", "plain", "returned_fields"]
 _LARGEST_RESULT = 1 << 18
 
 
-@dataclass(slots=True)
 class Verdict:
     """What a trial's end means."""
 
-    end: TrialEnd
-    values: dict[str, float] = field(default_factory=dict)
-    """The objective and those further columns that are numbers."""
-    columns: dict[str, Any] = field(default_factory=dict)
-    wrong: ExpressionError | None = None
-    stops: bool = False
-    """Whether a condition of `stop_when` holds."""
+    __slots__ = ("columns", "end", "stops", "values", "wrong")
+
+    def __init__(self, end: TrialEnd) -> None:
+        self.end = end
+        self.values: dict[str, float] = {}
+        """The objective and those further columns that are numbers."""
+        self.columns: dict[str, Any] = {}
+        self.wrong: ExpressionError | None = None
+        self.stops = False
+        """Whether a condition of `stop_when` holds."""
 
 
 class Judge:
@@ -47,24 +48,33 @@ class Judge:
         self.objective = objective
         self.concerns = list(concerns)
         self.stops = list(stops)
+        self._is_result = objective is R and not self.concerns and not self.stops
+        """Whether a number that the function returns is all there is to judge."""
         self.verdicts: dict[str, Verdict] = {}
         """By token, until the search has taken note of them."""
 
     def event(self, job: Submission, end: TrialEnd) -> Event:
         """The `ended` event of a call; from any thread."""
+        return Event("ended", job.token, self.outcome(job, end))
+
+    def outcome(self, job: Submission, end: TrialEnd) -> dict[str, Any]:
+        """What that event tells. What else there is to say waits in `verdicts`."""
         now = time.time()
         info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
         if end.kind == "ok":
             verdict = self.judge(job.config, end)
-            info.update(code=0, values=verdict.values, returned=returned_fields(end))
+            info["code"], info["values"], info["returned"] = 0, verdict.values, returned_fields(end)
         else:
             verdict = Verdict(end)
             info.update(ended_early(end))
         self.verdicts[job.token] = verdict
-        return Event("ended", job.token, info)
+        return info
 
     def judge(self, flat: Mapping[str, Any], end: TrialEnd) -> Verdict:
         verdict = Verdict(end)
+        if self._is_result and type(end.value) is float:
+            verdict.values[self.name] = end.value
+            return verdict
         # Built anew: the function may have changed the one it was given.
         values = TrialValues(lambda: self.shape.build(flat), end.value, metrics_of(end))
         try:
@@ -76,7 +86,8 @@ class Judge:
                 verdict.columns[name] = found
                 if isinstance(found, (int, float)) and not isinstance(found, bool):
                     verdict.values[name] = float(found)
-            verdict.stops = any(bool(evaluate(one, values)) for one in self.stops)
+            for condition in self.stops:
+                verdict.stops = verdict.stops or bool(evaluate(condition, values))
         except ExpressionError as error:
             verdict.wrong = error
         return verdict
@@ -89,6 +100,9 @@ def metrics_of(end: TrialEnd) -> dict[str, Any]:
 def returned_fields(end: TrialEnd) -> dict[str, Any]:
     """What the journal keeps of a call that returned."""
     record = metrics_of(end)
+    if type(end.value) is float:
+        record["value"] = end.value
+        return record
     kept, value = plain(end.value)
     if kept:
         record["value"] = value

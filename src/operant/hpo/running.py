@@ -305,5 +305,7 @@ def _keep_config(folder: Path, config: Mapping[str, Any]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     staged = folder / "search.staged"
-    staged.write_text(yaml.safe_dump(json.loads(json.dumps(config, default=str)), sort_keys=False), encoding="utf-8")
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(json.loads(json.dumps(config, default=str)), Dumper=dumper, sort_keys=False)
+    staged.write_text(text, encoding="utf-8")
     staged.replace(folder / "search.yaml")

@@ -108,8 +108,11 @@ def _builder(part: Any, name: str, finishers: Mapping[str, Any]) -> Build:
         finish = finishers[flat]
         return (lambda config: config[flat]) if finish is None else (lambda config: finish(config[flat]))
     if isinstance(part, Mapping):
-        parts = {key: _builder(child, _join(name, key), finishers) for key, child in part.items()}
         make = _mapping_maker(part)
+        chosen = [(key, _join(name, key)) for key in part]
+        if all(isinstance(child, HyperValue) and finishers[_join(name, key)] is None for key, child in part.items()):
+            return lambda config: make({key: config[flat] for key, flat in chosen})
+        parts = {key: _builder(child, _join(name, key), finishers) for key, child in part.items()}
         return lambda config: make({key: build(config) for key, build in parts.items()})
     if isinstance(part, (list, tuple)):
         items = [_builder(child, f"{name}[{i}]", finishers) for i, child in enumerate(part)]

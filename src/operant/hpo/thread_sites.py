@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from operant.hpo.judging import Judge
@@ -86,18 +86,12 @@ class InlineSite(FunctionSite):
     def __init__(self, function: Function, judge: Judge) -> None:
         super().__init__(function, judge.name)
         self.judge = judge
-        self.on_submit: Callable[[Submission], None] | None = None
-
-    def call(self, job: Submission) -> Event:
-        if self.on_submit is not None:
-            self.on_submit(job)
-        return super().call(job)
 
     def result_of(self, job: Submission) -> Any:
         return self.function(self.judge.shape.build(job.config), int(job.job_id) + 1)
 
-    def event(self, job: Submission, end: TrialEnd) -> Event:
-        return self.judge.event(job, end)
+    def outcome(self, job: Submission, end: TrialEnd) -> Mapping[str, Any]:
+        return self.judge.outcome(job, end)
 
 
 class ThreadSite(TrialSite):

@@ -10,6 +10,7 @@ from operant.hpo.events import LoggingEventSet, RunnerEventSet, Task, TrialResul
 from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.judging import Judge, Verdict, metrics_of
+from operant.hpo.trials import TrialEnd
 from operant.schedulers.scheduler import Scheduler
 from operant.schedulers.trial import ScheduledJob
 from operant.schedulers.view import NoView
@@ -27,6 +28,8 @@ class SearchView(NoView):
         self.settings = settings
         self.judge = judge
         self.history = history
+        history.make = self._finished
+        self._jobs: dict[str, ScheduledJob] = {}
         self.wrong: ExpressionError | None = None
         self._condition_met = False
         self._events: list[RunnerEventSet] = list(settings.event_sets)
@@ -34,7 +37,7 @@ class SearchView(NoView):
             self._events.append(LoggingEventSet(settings.rank, lambda: self.history, settings.max_steps))
 
     def begin(self, scheduler: Scheduler, site: TrialSite | InlineSite) -> None:
-        settings = self.settings
+        settings, self._jobs = self.settings, scheduler.jobs
         shown = {"max_steps": settings.max_steps, "max_workers": settings.max_workers, "seed": settings.seed}
         self._tell(lambda one: one.init(settings.searcher_name, {**shown, **settings.options}, settings.function))
         self._tell(lambda one: one.init_ok(settings.target, list(self.judge.shape.axes), settings.concerns))
@@ -51,11 +54,14 @@ class SearchView(NoView):
         again = job.status == "ERROR" and job.retries < scheduler.plan.max_retries and scheduler.killing is None
         if verdict is not None and verdict.end.kind == "ok" and isinstance(scheduler.searcher, GrowingSearcher):
             scheduler.searcher.take_result(job.number, verdict.end.value)
-        record = self._record(job, verdict)
-        if not again:
-            self.history.add(record)
-        if self._events:
-            self._tell_end(record, verdict, again)
+        if verdict is not None and job.status == "FINISHED" and not self._events:
+            self.history.add_parts(job.number + 1, verdict.end.value, verdict.end.seconds, verdict.columns or None)
+        else:
+            record = self._record(job, verdict)
+            if not again:
+                self.history.add(record)
+            if self._events:
+                self._tell_end(record, verdict, again)
         if verdict is None:
             return
         if verdict.wrong is not None and self.wrong is None:
@@ -67,6 +73,11 @@ class SearchView(NoView):
 
     def close(self, scheduler: Scheduler) -> None:
         self._tell(lambda one: one.run_complete(self._condition_met))
+
+    def _finished(self, task_id: int, value: Any, seconds: float, columns: dict[str, Any] | None) -> TrialRecord:
+        verdict = Verdict(TrialEnd("ok", value, seconds))
+        verdict.columns = columns or {}
+        return self._record(self._jobs[str(task_id - 1)], verdict)
 
     def _record(self, job: ScheduledJob, verdict: Verdict | None) -> TrialRecord:
         end = None if verdict is None else verdict.end

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
-from operant.sites import FunctionSite, Submission
+from operant.sites import Event, FunctionSite, Limits, Submission
 from operant.tracking.journal import compact
+from operant.tracking.journal.journal import GROUP_SECONDS
 
 if TYPE_CHECKING:
     from operant.schedulers.overseer import Overseer
     from operant.schedulers.scheduler import Scheduler
 
 __all__ = ["InlineTrials"]
+
+_NOTHING: dict[str, Any] = {}
+_NO_LIMITS = Limits()
 
 
 class InlineTrials:
@@ -37,13 +41,22 @@ class InlineTrials:
             and plan.gpus is None
             and plan.seeds.seeds == (None,)
         )
+        self._checks = plan.seeds.check_top > 0
+        """Whether the best proposals are asked for at the end. Else none is kept: objects that stay cost the garbage
+        collector more time than it took to make them."""
+        self._token: str | None = None
+        """Of the call under way."""
+        self._reports: list[tuple[int, float, float]] = []
+        """(step, value, wall) that it has reported and that no line tells yet."""
 
     def run(self) -> None:
         """Call one trial after the other until there is something to decide."""
         if not self.applies:
             return
         scheduler, due = self.scheduler, 0.0
-        clock, searcher = scheduler.clock, scheduler.searcher
+        clock, searcher, stop, view = scheduler.clock, scheduler.searcher, scheduler.plan.stop, scheduler.view
+        careful = searcher.looks_at_results
+        self._lines = compact.Lines(scheduler.journal.epoch, scheduler.plan.rule.attribute)
         while self._nothing_else():
             now = clock.now()
             if clock.has_mail():
@@ -53,7 +66,7 @@ class InlineTrials:
                 self.overseer.look_after(now)
                 due = now + self.overseer.timeout()
                 continue
-            scheduler.plan.stop.before_iter(scheduler)
+            stop.before_iter(scheduler)
             if scheduler.is_stop or not searcher.ready():
                 return
             proposal = searcher.propose()
@@ -61,9 +74,9 @@ class InlineTrials:
                 scheduler.exhausted = True
                 return
             self._try(proposal, now)
-            if searcher.looks_at_results:  # its next proposal may take a while, and this result is to survive it
+            if careful:  # its next proposal may take a while, and this result is to survive it
                 scheduler.commit()
-            scheduler.view.tick(scheduler)
+            view.tick(scheduler)
 
     def _nothing_else(self) -> bool:
         scheduler = self.scheduler
@@ -77,44 +90,78 @@ class InlineTrials:
         )
 
     def _try(self, proposal: Proposal, now: float) -> None:
-        scheduler, number = self.scheduler, proposal.number
-        site, journal = scheduler.site, scheduler.journal
+        scheduler, number, config = self.scheduler, proposal.number, proposal.config
+        site, journal, job_id = scheduler.site, scheduler.journal, str(number)
         assert isinstance(site, FunctionSite)
-        job = scheduler.make_job(proposal, None)
-        job.attempt = 1
-        job.token = compact.token_of(number, journal.epoch)
-        job.reader = MemoryReader(scheduler.plan.rule)
+        job = scheduler.jobs[job_id] = ScheduledJob(job_id, f"{scheduler.name}-{job_id}", number, None, config)
+        job.budget, job.attempt = proposal.budget, 1
+        token = job.token = self._token = compact.token_of(number, journal.epoch)
         job.begun = job.last_report = now
         scheduler.tries += 1
-        scheduler.proposals[number] = proposal
-        scheduler.running[job.token] = job
-        journal.append_line(*compact.begun(journal.epoch, number, proposal.config, proposal.extras))
-        scheduler.commit()
-        event = site.call(
-            Submission(job.token, job.id, 1, [], scheduler.folder, scheduler.folder, config=proposal.config)
-        )
+        scheduler.running[token] = job
+        try:
+            # In one block with the result of the trial before, which is then safe before this call begins.
+            journal.commit_line(*self._lines.begun(number, config, proposal.extras))
+        except OSError:
+            scheduler.commit()  # which knows what to do when the disk is full
+        folder = scheduler.folder
+        try:
+            info = site.call(Submission(token, job_id, 1, [], folder, folder, _NOTHING, _NO_LIMITS, config))
+        except BaseException:  # ctrl-C: the search ends here
+            self._tell_reports(job)
+            raise
+        finally:
+            self._token = None
         scheduler.plan.stop.after_iter(scheduler)
-        if not self._ended_well(job, proposal, event.info):
+        ended_well = self._ended_well(job, proposal, info)
+        if not ended_well or self._checks:
+            scheduler.proposals[number] = proposal
+        if not ended_well:
+            self._tell_reports(job)
             trial = scheduler.trials[number] = Trial(proposal, [])
-            trial.open.add(job.id)
-            scheduler.handle_all([event])
+            trial.open.add(job_id)
+            scheduler.handle_all([Event("ended", token, info)])
+
+    def hear(self, token: str, step: int, value: float) -> bool:
+        """A report of the call under way; False when that is not one of these trials.
+
+        Reports wait until the trial has ended, and are then part of its line. Only when nothing was written for a while
+        they are written by themselves: whoever looks on wants to see them before the trial ends.
+        """
+        if token != self._token:
+            return False
+        self._reports.append((step, value, self.scheduler.clock.wall()))
+        if self.scheduler.journal.seconds_unseen() > GROUP_SECONDS:
+            self._tell_reports(self.scheduler.running[token])
+            self.scheduler.commit()
+        return True
+
+    def _tell_reports(self, job: ScheduledJob) -> None:
+        """Records of their own for the reports that wait."""
+        scheduler = self.scheduler
+        if not isinstance(job.reader, MemoryReader):
+            job.reader = MemoryReader(scheduler.plan.rule)
+        for step, value, wall in self._reports:
+            job.reader.add(scheduler.plan.rule.attribute, step, value, wall)
+            scheduler.journal.append("reported", job=job.id, step=step, value=value, wall=wall)
+        self._reports.clear()
 
     def _ended_well(self, job: ScheduledJob, proposal: Proposal, info: Mapping[str, Any]) -> bool:
         """Take note of an end that needs no decision; False of any other."""
-        scheduler, attribute = self.scheduler, self.scheduler.plan.rule.attribute
-        values: Mapping[str, float] = info.get("values", {})
-        reward = values.get(attribute)
+        scheduler = self.scheduler
+        values: Mapping[str, float] = info.get("values", _NOTHING)
+        reward = values.get(scheduler.plan.rule.attribute)
         if reward is None or info["code"] != 0 or job.verdict is not None:
             return False
+        number, started, ended = job.number, info["started"], info["ended"]
         del scheduler.running[job.token]
-        job.status, job.reward, job.reader = "FINISHED", reward, None
-        job.started, job.ended = info["started"], info["ended"]
-        journal, returned = scheduler.journal, info.get("returned")
-        journal.append_line(
-            *compact.done(journal.epoch, job.number, values, attribute, info["started"], info["ended"], returned)
-        )
+        job.status, job.reward, job.reader, job.started, job.ended = "FINISHED", reward, None, started, ended
+        line = self._lines.done(number, values, started, ended, info.get("returned"), self._reports)
+        scheduler.journal.append_line(*line)
+        if self._reports:
+            self._reports.clear()
         scheduler.view.changed(scheduler, job)
-        scheduler.searcher.observe(Observation(job.number, None, 1, "FINISHED", values))
+        scheduler.searcher.observe(Observation(number, None, 1, "FINISHED", values))
         if reward == reward:
             scheduler.note_reward(reward, proposal, {None: reward})
             scheduler.plan.stop.rules.after_result(scheduler, reward)

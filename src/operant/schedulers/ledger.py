@@ -10,6 +10,7 @@ from typing import Any
 
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import JournalReader
+from operant.tracking.journal.compact import started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
@@ -77,6 +78,8 @@ class Ledger:
         self.reports: dict[str, list[tuple[int, float, float]]] = {}
         """(step, value, wall) that function trials reported in their last attempt, by job; programs have their runs."""
         self.messages: list[dict[str, Any]] = []
+        self.limits: dict[str, list[Any]] = {}
+        """What messages made of limits that the configuration has not changed since: values as they came, by name."""
         self.closed: dict[str, Any] | None = None
         self.stopping: dict[str, Any] | None = None
         self.checks: dict[int, dict[str, Any]] = {}
@@ -88,6 +91,7 @@ class Ledger:
         """Whether its user told the present controller to start no more jobs for now."""
 
     def fold_all(self, records: Iterable[dict[str, Any]]) -> Ledger:
+        """Take note of records, or of lines that stand for several."""
         handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
         with no_garbage_collection():
             for record in records:
@@ -96,7 +100,16 @@ class Ledger:
                     handler(record)
         return self
 
+    def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
+        """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
+        changed one in the configuration meanwhile wants what stands there."""
+        before, now = self.opened.get("limits"), opened.get("limits")
+        if before is None or now is None:  # written by an earlier version
+            return self.limits if self.opened.get("digest") == opened.get("digest") else {}
+        return {name: values for name, values in self.limits.items() if before.get(name) == now.get(name)}
+
     def _fold_opened(self, record: dict[str, Any]) -> None:
+        self.limits = self.limits_under(record)
         self.opened = record
         self.closed = None
         self.stopping = None
@@ -152,6 +165,31 @@ class Ledger:
         proposal.reward = record.get("reward")
         self.observed.append(number)
 
+    def _fold_begun(self, line: dict[str, Any]) -> None:
+        """``proposed`` and ``submitting`` of a first attempt, in one."""
+        number = line["number"]
+        proposal = self.proposals[number] = ProposalRecord(line)
+        if "extras" in line:
+            extras = line["extras"]
+            proposal.budget, proposal.parent = extras.get("budget"), extras.get("parent")
+            proposal.notes = extras.get("notes")
+        job = self.jobs[str(number)] = JobRecord(str(number), number, None)
+        job.attempt, job.token = 1, token_of(number, line["epoch"])
+        job.snapshot = self.opened.get("code")
+
+    def _fold_done(self, line: dict[str, Any]) -> None:
+        """``reported``, ``ended`` and ``observed`` of a first attempt that went well, in one."""
+        number, values, wall = line["number"], line["values"], line["wall"]
+        job, proposal = self.jobs[str(number)], self.proposals[number]
+        reward = values[line["of"]]
+        job.status, job.code = "FINISHED", 0
+        job.reward, job.started, job.ended = reward, started_of(line), wall
+        proposal.status, proposal.values, proposal.reward = "FINISHED", values, reward
+        self.observed.append(number)
+        if "reports" in line:
+            self.reports.setdefault(job.id, []).extend([tuple(one) for one in line["reports"]])
+        self._note_wall(line)
+
     def _fold_raced(self, record: dict[str, Any]) -> None:
         self.proposals[record["number"]].raced_out = True
 
@@ -161,8 +199,12 @@ class Ledger:
         kind = content.get("type")
         if kind in ("pause", "resume"):
             self.paused = kind == "pause"
-        elif kind == "limits" and self.stopping and self.stopping["reason"] == "max_tries":
-            self.stopping = None  # the rule stops it again, if it still does
+        elif kind == "limits":
+            for name, value in content.items():
+                if name != "type":
+                    self.limits.setdefault(name, []).append(value)
+            if self.stopping and self.stopping["reason"] == "max_tries":
+                self.stopping = None  # the rule stops it again, if it still does
 
     def _fold_stopping(self, record: dict[str, Any]) -> None:
         self.stopping = record
@@ -226,7 +268,7 @@ def no_garbage_collection() -> Iterator[None]:
 def read_ledger(folder: Path) -> tuple[Ledger, str]:
     """A search's ledger and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
     alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
-    ledger = Ledger().fold_all(entry.record for entry in JournalReader(folder).poll())
+    ledger = Ledger().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
     if alive:
         return ledger, "RUNNING"
     ledger.settle_dead()

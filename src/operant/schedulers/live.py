@@ -10,6 +10,7 @@ from typing import Any
 from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
 from operant.schedulers.ledger import JobRecord, Ledger, controller_is_alive
+from operant.schedulers.limits import last_valid
 from operant.tracking.journal import JournalReader
 from operant.tracking.reading.annotations import Annotations
 
@@ -119,7 +120,7 @@ class LiveSearch:
         """The search in a few numbers."""
         ledger, counts = self.ledger, self.counts()
         tries = sum(not one.filtered for one in ledger.proposals.values())
-        max_tries, seconds = self._rules
+        max_tries, seconds = self._limits()
         elapsed = self.elapsed
         best = ledger.best
         return {
@@ -151,9 +152,15 @@ class LiveSearch:
             "note": self.note,
         }
 
+    def _limits(self) -> tuple[int | None, float | None]:
+        """Most tries and most seconds: as its configuration says, or as was told since."""
+        max_tries, seconds = self._rules
+        told = self.ledger.limits
+        return last_valid(told, "max_tries", max_tries), last_valid(told, "time_limits", seconds)
+
     def _seconds_left(self, counts: dict[str, int], elapsed: float) -> float | None:
         """By the limit of time, or by how long a try took so far, whichever ends the search sooner."""
-        max_tries, seconds = self._rules
+        max_tries, seconds = self._limits()
         ends = [] if seconds is None else [max(0.0, seconds - elapsed)]
         done = counts["finished"]
         if max_tries is not None and done:

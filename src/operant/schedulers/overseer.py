@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from operant.assessors import AssessResult
 from operant.errors import ConfigError
-from operant.schedulers._units import parse_duration
-from operant.schedulers.criteria.stops import parse_tries
+from operant.schedulers.limits import LIMITS, set_limit
 from operant.schedulers.trial import ScheduledJob
 from operant.tracking.journal import collect_messages
 
 if TYPE_CHECKING:
     from operant.schedulers.scheduler import Scheduler
 
-__all__ = ["LIMITS", "Overseer"]
+__all__ = ["Overseer"]
 
 INBOX_SECONDS = 0.3
 TAIL_SECONDS = 0.25
@@ -136,33 +135,12 @@ class Overseer:
     def _change_limits(self, content: Mapping[str, Any]) -> None:
         """Other limits from now on; one that cannot be is said and left as it was."""
         scheduler = self.scheduler
-        rules = scheduler.plan.stop.rules
         for name in LIMITS:
-            if name not in content:
-                continue
-            try:
-                value = LIMITS[name](content[name])
-            except ConfigError as error:
-                scheduler.view.note(f"a limit stays as it is: {error}")
-                continue
-            if name == "parallel_size":
-                scheduler.plan.parallel_size = value
-            else:
-                setattr(rules, name, value)
+            if name in content:
+                try:
+                    set_limit(scheduler.plan, name, LIMITS[name](content[name]))
+                except ConfigError as error:
+                    scheduler.view.note(f"a limit stays as it is: {error}")
         if scheduler.end[1] == "max_tries" and scheduler.killing is None:
             # It had come to its end, and may go on; the rule itself stops it again where it does not.
             scheduler.is_stop, scheduler.end = False, ("FINISHED", "all done")
-
-
-def _parallel_size(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"`parallel_size` must be a whole number from 1 on, not {value!r}", ("parallel_size",))
-    return value
-
-
-LIMITS: dict[str, Callable[[Any], Any]] = {
-    "parallel_size": _parallel_size,
-    "max_tries": parse_tries,
-    "time_limits": lambda value: parse_duration(value, ("time_limits",), bare_unit="h"),
-}
-"""What a `limits` message may change, and how it is read."""

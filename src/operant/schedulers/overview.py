@@ -63,7 +63,7 @@ def _best(ledger: Ledger) -> dict[str, Any] | None:
 
 
 def _job(job: JobRecord, ledger: Ledger, search: str) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "id": job.id,
         "name": f"{search}-{job.id}",
         "status": job.status,
@@ -72,12 +72,18 @@ def _job(job: JobRecord, ledger: Ledger, search: str) -> dict[str, Any]:
         "started": job.started,
         "ended": job.ended,
         "run": f"{search}/{job.id}",
-        **({"seed": job.seed} if job.seed is not None else {}),
-        **({"code": job.snapshot} if job.snapshot is not None else {}),
-        **({"attempt": job.attempt} if job.attempt > 1 else {}),
-        **({"reason": job.reason} if job.reason else {}),
-        **({"error": job.error} if job.error else {}),
     }
+    if job.seed is not None:
+        found["seed"] = job.seed
+    if job.snapshot is not None:
+        found["code"] = job.snapshot
+    if job.attempt > 1:
+        found["attempt"] = job.attempt
+    if job.reason:
+        found["reason"] = job.reason
+    if job.error:
+        found["error"] = job.error
+    return found
 
 
 def job_scalars(folder: Path, job_id: str) -> dict[str, float]:

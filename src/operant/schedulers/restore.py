@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from operant.assessors import AssessResult
 from operant.errors import UsageError
 from operant.schedulers.ledger import FINAL, JobRecord, Ledger, ProposalRecord, no_garbage_collection
+from operant.schedulers.limits import last_valid, limits_of, set_limit
 from operant.schedulers.trial import MemoryReader, ScheduledJob, Trial
 from operant.searchers import Observation, Proposal
 from operant.sites import Found
@@ -32,7 +33,7 @@ class Restored:
         self._proposals: dict[int, Proposal] = {}
         self._changed_space = False
         self._liked: list[str] = []
-        self.ledger = ledger = Ledger().fold_all(entry.record for entry in journal.replay())
+        self.ledger = ledger = Ledger().fold_all(journal.replay_lines())
         plan = scheduler.plan
         if ledger.opened:
             if not resume:
@@ -50,11 +51,16 @@ class Restored:
                 )
             self._say_if_code_changed()
         who = process_identity()
+        limits = limits_of(plan)
+        still = ledger.limits_under({"digest": plan.digest, "limits": limits})
+        for name, value in limits.items():
+            set_limit(plan, name, last_valid(still, name, value))
         journal.append(
             "opened",
             name=scheduler.name,
             config=plan.config,
             digest=plan.digest,
+            limits=limits,
             maximize=plan.maximize,
             reward=plan.rule.attribute,
             scalars=plan.scalars,

@@ -29,6 +29,7 @@ from operant.searchers import Observation, Proposal
 from operant.sites import Event, Found, FunctionSite, Site
 from operant.sites.clock import Clock, SystemClock
 from operant.tracking.journal import Journal
+from operant.tracking.journal.journal import GROUP_SECONDS
 
 __all__ = ["Outcome", "Scheduler"]
 
@@ -142,7 +143,7 @@ class Scheduler:
             try:
                 self.site.start(self.clock.put)
                 if isinstance(self.site, FunctionSite):
-                    self.site.hear = self._handle  # a call waits for the answer, in this very thread
+                    self.site.hear = self._hear_report  # a call waits for the answer, in this very thread
                 restored.take_over()
                 self.commit()
                 self.plan.stop.before_run(self)
@@ -246,6 +247,11 @@ class Scheduler:
         for item in (*self._take_backlog(), *items):
             self._handle(item)
 
+    def _hear_report(self, token: str, step: int, value: float) -> None:
+        """What a call in this thread says on its way."""
+        if not self._inline.hear(token, step, value):
+            self._handle(Event("report", token, {"tag": self.plan.rule.attribute, "step": step, "value": value}))
+
     def _handle(self, item: Any) -> None:
         if isinstance(item, Interrupt):
             self.stop(item.reason, kill=True, status="ERROR")
@@ -264,7 +270,7 @@ class Scheduler:
             job.reader.add(item.info["tag"], step, value, wall)
             job.last_report = self.clock.now()
             self.journal.append("reported", job=job.id, step=step, value=value, wall=wall)
-            if self.journal.is_stale:  # whoever looks on wants to see it before the trial ends
+            if self.journal.seconds_unseen() > GROUP_SECONDS:  # whoever looks on wants to see it before the trial ends
                 self.commit()
             self._overseer.assess(job)
         else:

@@ -14,7 +14,9 @@ FINAL = USABLE | FAILED
 UNDER_WAY = frozenset({"PENDING", "RUNNING", "PAUSED"})
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, though nobody changes one: setting the fields of a frozen one takes three times as long, and there are
+# two for each trial.
+@dataclass(slots=True)
 class Proposal:
     """One configuration that a searcher wants tried. Everything in it is JSON, so a journal can keep it."""
 
@@ -34,7 +36,7 @@ class Proposal:
         return {key: value for key, value in found.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Observation:
     """What came of a proposal, by scalar name; `seed` is None for a result over all seeds."""
 

@@ -96,12 +96,13 @@ class BaseSearcher:
     def propose(self) -> Proposal | None:
         """The next configuration to try; None when the space has no new one."""
         number = self._next_number
-        if not self.ready():
-            raise NotReady(
-                f"proposal {number} must see the results up to {number - (self.lag or 0)} (lag {self.lag}), "
-                f"but {self._applied_up_to + 1} has not ended; ask `ready()` first"
-            )
-        self._apply_held(number)
+        if self.lag is not None:
+            if not self.ready():
+                raise NotReady(
+                    f"proposal {number} must see the results up to {number - self.lag} (lag {self.lag}), "
+                    f"but {self._applied_up_to + 1} has not ended; ask `ready()` first"
+                )
+            self._apply_held(number)
         proposal = self._propose(number)
         if proposal is not None:
             self._next_number = number + 1
@@ -117,16 +118,17 @@ class BaseSearcher:
 
     def observe(self, observation: Observation) -> None:
         """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them."""
-        if observation.number not in self.trials:
-            raise ValueError(f"observation of proposal {observation.number}, which was never proposed")
-        if observation.status not in FINAL:
-            if observation.status not in UNDER_WAY:
-                raise ValueError(unknown("status", observation.status, FINAL | UNDER_WAY))
+        number, status = observation.number, observation.status
+        if number not in self.trials:
+            raise ValueError(f"observation of proposal {number}, which was never proposed")
+        if status not in FINAL:
+            if status not in UNDER_WAY:
+                raise ValueError(unknown("status", status, FINAL | UNDER_WAY))
             return
-        if self.lag is None or observation.number <= self._applied_up_to:
+        if self.lag is None or number <= self._applied_up_to:
             self._apply(observation)
         else:
-            self._held.setdefault(observation.number, []).append(observation)
+            self._held.setdefault(number, []).append(observation)
 
     def restore(self, observations: Iterable[Observation], proposals: Iterable[Proposal] = ()) -> None:
         """Take over a recorded search: all its proposals, then its observations in the order they were made.
@@ -256,11 +258,10 @@ class BaseSearcher:
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _remember(self, proposal: Proposal) -> None:
-        trial = Trial(proposal.number, proposal.config, proposal.parent, proposal.notes)
-        self.trials[proposal.number] = trial
-        self._pending[proposal.number] = trial
+        number, config = proposal.number, proposal.config
+        self.trials[number] = self._pending[number] = Trial(number, config, proposal.parent, proposal.notes)
         known, key = self._keyed
-        self._seen.add(key if known is proposal.config else self._key(proposal.config))
+        self._seen.add(key if known is config else self._key(config))
 
     def _apply_held(self, number: int) -> None:
         if self.lag is None:
@@ -282,14 +283,17 @@ class BaseSearcher:
                 self._learn(trial)
             return
         if trial.by_seed is None:
-            trial.by_seed = {}
-        trial.by_seed[observation.seed] = score
-        trial.score = sum(trial.by_seed.values()) / len(trial.by_seed)
+            trial.by_seed = {observation.seed: score}
+            trial.score = score
+        else:
+            trial.by_seed[observation.seed] = score
+            trial.score = sum(trial.by_seed.values()) / len(trial.by_seed)
         trial.state = "finished"
-        if self._best is trial:
+        best = self._best
+        if best is trial:
             finished = (one for one in self.trials.values() if one.state == "finished")
             self._best = max(finished, key=lambda one: (one.score, -one.number))
-        elif self._best is None or (trial.score, -trial.number) > (self._best.score, -self._best.number):
+        elif best is None or trial.score > best.score or (trial.score == best.score and trial.number < best.number):
             self._best = trial
         if type(self)._propose is BaseSearcher._propose:
             self._results[self._result_key(trial)] = self.reward(trial)

@@ -15,6 +15,7 @@ from operant.space import Config, Container
 
 _SAMPLINGS = ("uniform", "sobol", "lhs")
 _AT_ONCE = 64
+_CONFIGS_AT_ONCE = 256
 
 
 @SEARCHERS.register_module()
@@ -67,11 +68,11 @@ class RandomSearcher(BaseSearcher):
 
     def _config(self, number: int) -> Config:
         """What the design has at this place; many are made at once, since that takes hardly longer than one."""
-        block, place = divmod(number, _AT_ONCE)
+        block, place = divmod(number, _CONFIGS_AT_ONCE)
         if block != self._block_at:
             if self._design is None:
                 self._design = Design(self.sampling, self.space.dimensions, self.seed, self.block)
-            points = self._design.points(block * _AT_ONCE, _AT_ONCE)
+            points = self._design.points(block * _CONFIGS_AT_ONCE, _CONFIGS_AT_ONCE)
             self._configs, self._block_at = self.space.decode_many(points), block
         return self._configs[place]
 
@@ -99,15 +100,23 @@ class Design:
 
     def points(self, first: int, count: int) -> np.ndarray:
         """Point `first` and those that follow it, one a row."""
-        return np.stack([self.point(first + i) for i in range(count)])
+        if self._make == self._uniform:
+            return self._uniform_points(first, count)
+        size = self._block_size
+        blocks = range(first // size, (first + count - 1) // size + 1)
+        rows = np.concatenate([self._make(block) for block in blocks])
+        return rows[first - blocks[0] * size :][:count]
 
     def _uniform(self, block: int) -> np.ndarray:
+        return self._uniform_points(block * self._block_size, self._block_size)
+
+    def _uniform_points(self, first: int, count: int) -> np.ndarray:
         # A generator whose state is a counter: the numbers of any point can be had without those before it.
         # Each step of the counter gives four of them.
         steps = -(-self._dimensions // 4)
         key = np.random.SeedSequence([self._seed, 0x0F1A]).generate_state(2, np.uint64)
-        bits = np.random.Philox(key=key, counter=block * self._block_size * steps)
-        rows = np.random.Generator(bits).random((self._block_size, steps * 4))
+        bits = np.random.Philox(key=key, counter=first * steps)
+        rows = np.random.Generator(bits).random((count, steps * 4))
         return rows[:, : self._dimensions]
 
     def _sobol(self, block: int) -> np.ndarray:

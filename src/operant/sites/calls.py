@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from operant.errors import UsageError
@@ -96,21 +96,21 @@ def ended_early(end: TrialEnd) -> dict[str, Any]:
     return info
 
 
-def call_trial(call: Callable[[], Any], reporter: Reporter) -> TrialEnd:
+def call_trial(call: Callable[..., Any], reporter: Reporter, *arguments: Any) -> TrialEnd:
     token = current_reporter.set(reporter)
-    began = time.perf_counter()
+    began = perf_counter()
     try:
-        value = call()
-        return TrialEnd("ok", value, time.perf_counter() - began)
+        value = call(*arguments)
+        return TrialEnd("ok", value, perf_counter() - began)
     except Skip as skip:
-        return TrialEnd("skip", skip.args, time.perf_counter() - began, ", ".join(map(str, skip.args)) or "skipped")
+        return TrialEnd("skip", skip.args, perf_counter() - began, ", ".join(map(str, skip.args)) or "skipped")
     except (StopTrial, Pruned) as stop:
-        return TrialEnd("stopped" if isinstance(stop, StopTrial) else "pruned", None, time.perf_counter() - began)
+        return TrialEnd("stopped" if isinstance(stop, StopTrial) else "pruned", None, perf_counter() - began)
     except KeyboardInterrupt:
         raise  # the user wants the whole search to end
     except BaseException as error:
         text = "".join(traceback.format_exception_only(error)).strip()
         final = isinstance(error, FinalFailure)
-        return TrialEnd("failed", None, time.perf_counter() - began, text, traceback.format_exc(), final)
+        return TrialEnd("failed", None, perf_counter() - began, text, traceback.format_exc(), final)
     finally:
         current_reporter.reset(token)

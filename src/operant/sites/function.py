@@ -27,8 +27,10 @@ class FunctionSite:
     def __init__(self, function: Callable[..., Any], reward_attribute: str = "acc") -> None:
         self.function = function
         self.reward_attribute = reward_attribute
-        self.hear: Callable[[Event], None] = lambda event: None
-        """Gets reports in the midst of a call; by default nobody does."""
+        self.hear: Callable[[str, int, float], None] = lambda token, step, value: None
+        """Gets reports (token, step, value) in the midst of a call; by default nobody does."""
+        self.on_submit: Callable[[Submission], None] | None = None
+        """Told of each call before it is made."""
         self._emit: Callable[[Event], None] = lambda event: None
         self._calling: str | None = None
         self._stop = False
@@ -42,17 +44,19 @@ class FunctionSite:
             if job.token in self._withdrawn:
                 self._withdrawn.discard(job.token)
             else:
-                self._emit(self.call(job))
+                self._emit(Event("ended", job.token, self.call(job)))
         return [job.token for job in jobs]
 
-    def call(self, job: Submission) -> Event:
-        """Call the function for this job, here and now, and say how that ended."""
+    def call(self, job: Submission) -> Mapping[str, Any]:
+        """Call the function for this job, here and now, and say how that ended: what an ``ended`` event tells."""
+        if self.on_submit is not None:
+            self.on_submit(job)
         self._calling, self._stop = job.token, False
         try:
-            end = call_trial(lambda: self.result_of(job), self)
+            end = call_trial(self.result_of, self, job)
         finally:
             self._calling = None
-        return self.event(job, end)
+        return self.outcome(job, end)
 
     def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
         """A call ends at its next report. The others have not begun, or were ended by ctrl-C."""
@@ -73,19 +77,21 @@ class FunctionSite:
     def send(self, step: int, value: float) -> bool:
         """A report of the call under way; True when it shall end."""
         assert self._calling is not None
-        self.hear(Event("report", self._calling, {"tag": self.reward_attribute, "step": step, "value": value}))
+        self.hear(self._calling, step, value)
         return self._stop
 
     def result_of(self, job: Submission) -> Any:
         value = self.function(job.config)
+        if type(value) is float:
+            return {self.reward_attribute: value}
         if value is None:
             return {}
         if isinstance(value, Mapping):
             return {str(name): float(one) if hasattr(one, "__float__") else one for name, one in value.items()}
         return {self.reward_attribute: float(value)}
 
-    def event(self, job: Submission, end: TrialEnd) -> Event:
+    def outcome(self, job: Submission, end: TrialEnd) -> Mapping[str, Any]:
         now = time.time()
-        info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
-        info.update({"code": 0, "values": end.value} if end.kind == "ok" else ended_early(end))
-        return Event("ended", job.token, info)
+        if end.kind == "ok":
+            return {"started": now - end.seconds, "ended": now, "code": 0, "values": end.value}
+        return {"started": now - end.seconds, "ended": now, **ended_early(end)}

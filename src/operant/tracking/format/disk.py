@@ -12,6 +12,6 @@ sync_data = getattr(os, "fdatasync", os.fsync)
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all of ``data``, in as many calls as the system likes."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    done = os.write(descriptor, data)
+    while done < len(data):
+        done += os.write(descriptor, memoryview(data)[done:])

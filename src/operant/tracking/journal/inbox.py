@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ def post_message(folder: Path, content: dict[str, Any]) -> Path:
     """Leave a message (``{"type": "stop", …}``) for the controller of the search in ``folder``."""
     inbox = folder / "inbox"
     inbox.mkdir(parents=True, exist_ok=True)
-    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    name = f"{time.time_ns():020d}-{os.urandom(4).hex()}"
     staged = inbox / f".{name}"
     with staged.open("x", encoding="utf-8") as stream:
         json.dump(content, stream)
