@@ -234,7 +234,8 @@ def test_ticks_lie_on_the_axis(low: float, width: float, log: bool) -> None:
         return
     ticks = nice_ticks(Axis(log=log), low, high)
     assert 1 <= len(ticks) <= 12
-    slack = 1e-9 * (high - low) + 1e-15 * max(abs(low), abs(high))  # rounding: a tick at 0 is not off an axis from 5e-324
+    # Rounding: a tick at 0 is not off an axis from 5e-324.
+    slack = 1e-9 * (high - low) + 1e-15 * max(abs(low), abs(high))
     assert all(low - slack <= at <= high + slack for at, _ in ticks)
 
 
