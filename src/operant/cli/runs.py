@@ -61,7 +61,8 @@ def _list(args: argparse.Namespace) -> int:
             (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
             for row in rows
         ]
-        print_table(("ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"), cells)
+        # An id begins with the name; it is what other commands want, so it is never cut.
+        print_table(("ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"), cells, "ID", spare="NAME")
     else:
         print(f"No runs in {root}. Record one:\n")
         print("    from operant import SummaryWriter")
