@@ -85,22 +85,27 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
+    compare(args.cases, args.rounds)
+
+
+def compare(cases: list[str], rounds: int) -> None:
+    """Print what each round cost on both sides, and a verdict on each case; `benchmarks/train.py` calls it too."""
     sides = {"plain": plain, "lightning": lightning}
-    for case in args.cases:
+    for case in cases:
         preset, steps = CASES[case]
         for side in sides.values():  # what is loaded at its first use is start-up
             side(preset, 1_000, 0)
         figures: dict[str, list[dict[str, float]]] = {"plain": [], "lightning": []}
-        for number in range(args.rounds):
+        for number in range(rounds):
             for name in ("plain", "lightning") if number % 2 else ("lightning", "plain"):
                 figures[name].append(sides[name](preset, steps, number))
             load = Path("/proc/loadavg").read_text().split()[0] if Path("/proc/loadavg").exists() else "?"
             print(f"{case} round {number}: {_line(figures, number)}, load {load}", flush=True)
-        ratios = sorted(_ratio(figures, number, "cpu") for number in range(args.rounds))
+        ratios = sorted(_ratio(figures, number, "cpu") for number in range(rounds))
         verdict = "within" if statistics.median(ratios) <= BAR else "above"
         print(
             f"{case}: CPU time of Lightning's way {statistics.median(ratios):.3f} times that of `operant train` "
-            f"(median of {args.rounds}; {ratios[0]:.3f} … {ratios[-1]:.3f}): {verdict} the bar of {BAR}",
+            f"(median of {rounds}; {ratios[0]:.3f} … {ratios[-1]:.3f}): {verdict} the bar of {BAR}",
             flush=True,
         )
 

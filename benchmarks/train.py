@@ -7,7 +7,8 @@
 The same settings in all (RL Baselines3 Zoo's for CartPole), one thread each. Ours records its run as always; the peers
 run with their loggers silent. RLlib has its environments and its learner in the same process, and because it is slow
 it runs in the first round only. Peers live in a virtual environment of their own, `.venv-peers-rl`, made from
-peers-rl.txt.
+peers-rl.txt. At the end `lightning` tells what Lightning's way (`operant auto`) costs against `operant train`: see
+auto.py.
 
 CartPole is solved when 20 greedy episodes and then 100 others reach 475 on average, looked at every 2,048 steps; that
 looking is not counted. `own` are the settings that Tianshou and RLlib use for CartPole themselves; SB3's own are those
@@ -30,6 +31,8 @@ from typing import Any
 
 from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers
 from _sb3 import make_model, sb3_settings
+
+import auto
 
 # Case -> our preset, our steps, the peers' steps (fewer: they take longer, and rates settle at once; DQN's depend on
 # how much of the run comes before learning starts, so there all make the same number), the peers that have it.
@@ -231,7 +234,7 @@ def _say_load() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = ["operant", "sb3", "tianshou", "rllib"]
+    every = ["operant", "sb3", "tianshou", "rllib", "lightning"]
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=sorted(CASES))
     parser.add_argument("--libraries", nargs="*", default=every, choices=every)
     parser.add_argument("--rounds", type=int, default=3)
@@ -245,11 +248,14 @@ def main() -> None:
         what, library, seed, given = args.work
         print(json.dumps(work(what, library, int(seed), json.loads(given))), flush=True)
         return
-    ensure_peers()
+    if set(args.libraries) - {"operant", "lightning"}:
+        ensure_peers()
     if args.solve:
         compare_solving(args.first_seed, args.seeds, args.libraries, args.keep)
     else:
         compare(args.cases, args.rounds, args.libraries)
+        if "lightning" in args.libraries:  # our own trainings driven by Lightning: what that costs
+            auto.compare([case for case in args.cases if case in auto.CASES], args.rounds)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
-    kind = value if isinstance(value, type) else type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    named = value if isinstance(value, (type, types.FunctionType)) else type(value)
+    return f"{named.__module__}{'.' if isinstance(named, type) else ':'}{named.__qualname__}"
 
 
 def _fit(hint: Any, value: Any, place: str) -> Any:

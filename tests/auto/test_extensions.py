@@ -7,12 +7,16 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from operant.auto import generate_algorithm_config, generate_env_config, generate_training_config, launch
 from operant.auto.envs import find_environment, get_available_environments
+from operant.auto.saving import load_checkpoint_file
+from operant.cli import main
 from operant.errors import UsageError
 from operant.tracking import Run
+from operant.training.viewing import load_policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "auto"
 
@@ -88,3 +92,88 @@ def test_a_launch_must_return_its_result(corridor):
     (corridor / "corridor.py").write_text(text.replace("    return launch_dataset(", "    launch_dataset("))
     with pytest.raises(TypeError, match="must return its LaunchResult"):
         launch(config_of(max_episodes=20))
+
+
+def test_the_policy_of_episodes_played_one_by_one_can_be_watched(make_config, capsys):
+    """What `operant view` plays acts as the frame did."""
+    config = make_config(train={"act_kwargs": {"epsilon": 0.3}}, frame_config={"learning_starts": 10})
+    result = launch(config)
+    policy = load_policy(result.run_id)
+    assert policy.mean_return == result.best_reward and policy.step <= result.steps
+    kept = load_checkpoint_file(result.checkpoint)["state_dict"]
+    for name, value in policy.algorithm.weights().items():
+        np.testing.assert_array_equal(value, kept[f"network.{name}"].numpy())
+    assert main(["view", result.run_id, "--no-window"]) == 0
+    assert (Run.open(result.run_id).folder / "view.gif").is_file() and "returns here" in capsys.readouterr().out
+
+
+ENVIRONMENT = """
+import gymnasium, numpy as np
+
+class Street(gymnasium.Env):
+    render_mode = 'rgb_array'
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length=1):
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        self.place = 0
+        return np.array([0.0, 1.0], np.float32), {}
+
+    def step(self, action):
+        self.place += 1 if action else -1
+        over = abs(self.place) >= self.length
+        return np.array([self.place / self.length, 1.0], np.float32), float(self.place), over, False, {}
+
+    def render(self):
+        return np.full((8, 8, 3), 100, np.uint8)
+"""
+
+
+def test_an_extension_says_in_what_its_policy_can_be_watched(corridor, capsys):
+    text = (corridor / "corridor.py").read_text()
+    (corridor / "street.py").write_text(ENVIRONMENT)
+    result = launch(config_of(max_episodes=20, stop_reward=None))
+    assert main(["view", result.run_id]) == 1
+    said = capsys.readouterr().err
+    assert "it learned from the episodes of CorridorDataset" in said and "(`viewed_in`)" in said
+    assert (Run.open(result.run_id).folder / "best" / "weights.safetensors").is_file() and "weights.safetensors" in said
+
+    spaces = "self.action_space = spaces.Discrete(2)\n"
+    viewed = "        self.viewed_in = {'id': 'street:Street', 'arguments': {'length': length}}\n"
+    (corridor / "corridor.py").write_text(text.replace(spaces, spaces + viewed))
+    del sys.modules["corridor"]
+    importlib.invalidate_caches()
+    result = launch(config_of(max_episodes=20, stop_reward=None))
+    assert main(["view", result.run_id, "--no-window"]) == 0
+    assert f"evaluated at {result.best_reward:.2f}" in capsys.readouterr().out
+    sys.modules.pop("street", None)
+
+
+def test_a_network_that_cannot_be_made_again_is_told(make_config, capsys):
+    from torch import nn
+
+    class Local(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, state):
+            return self.layer(state)
+
+    config = make_config(frame_config={"models": [Local, Local], "learning_starts": 10})
+    result = launch(config)
+    assert main(["view", result.run_id, "--no-window"]) == 1
+    said = capsys.readouterr().err
+    assert "its network cannot be made again from here" in said and "weights.safetensors" in said
+
+
+def test_a_run_without_a_policy_is_told(capsys):
+    from operant import SummaryWriter
+
+    with SummaryWriter("plain", system_metrics=False) as writer:
+        writer.add_scalar("x", 1.0, 0)
+    assert main(["view", writer.run_id, "--no-window"]) == 1
+    assert f"run {writer.run_id} has no policy to show" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -256,6 +257,39 @@ def test_a_search_without_a_log_file_is_told_from_its_journal(tmp_path: Path) ->
     assert any("job 1 finished reward 2" in one for one in text) and any(
         "the search ended: FINISHED" in one for one in text
     )
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_what_functions_report_on_their_way_is_shown(project: Path, kind: str) -> None:
+    from operant.hpo import R, hpo, randint, report
+
+    def climb(config: Any) -> float:
+        for step in range(1, 4):
+            report(step, config["a"] + step / 8)
+        wait_until((project / "go-on").exists)
+        return float(config["a"])
+
+    search = hpo(climb).grid(silent=True).workers(kind).max_workers(2).maximize(R).spaces({"a": randint(1, 2)})
+    folder = project / ".operant" / "searches" / "climbs"
+    hunt = threading.Thread(target=search.name("climbs").run)
+    hunt.start()
+    try:
+        wait_until(lambda: (folder / "journal.log").exists())
+        scene = SearchScene(folder)
+
+        def rows() -> list[list[str]]:
+            """What is shown of each running job, without the mark of the chosen one."""
+            scene.refresh()
+            lines = [one.plain.replace("▶", " ").split() for one in scene.draw(80, 24)]
+            heading = next((at for at, words in enumerate(lines) if words[:2] == ["job", "progress"]), len(lines))
+            return lines[heading : heading + 3]
+
+        wait_until(lambda: [words[1:3] for words in rows()[1:]] == [["3", "1.375"], ["3", "2.375"]])
+        assert rows()[0] == ["job", "progress", "step", "target", "elapsed"]
+    finally:
+        (project / "go-on").touch()
+        hunt.join(PATIENCE)
+    assert not hunt.is_alive() and [one.result for one in search.history] == [1.0, 2.0]
 
 
 def test_a_long_curve_keeps_its_end() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -230,3 +231,15 @@ def test_a_masked_action_is_an_error() -> None:
     forbidden = np.flatnonzero(~env.action_mask[0])[:1]
     with pytest.raises(UsageError, match="masked out"):
         env.step(forbidden)
+
+
+def test_an_environment_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed commands do not look there by themselves."""
+    (tmp_path / "beside.py").write_text("from operant.envs.identity import DictIdentity\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one not in ("", str(tmp_path))])
+    try:
+        assert make_env("beside:DictIdentity", 1).num_envs == 1
+    finally:
+        sys.modules.pop("beside", None)
+    assert str(tmp_path) not in sys.path

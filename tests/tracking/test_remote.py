@@ -10,11 +10,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tracking.serving import Server
 
 from operant import Run, SummaryWriter
 from operant.cli import main
@@ -22,43 +22,6 @@ from operant.errors import UsageError
 from operant.tracking.remote.client import Client, RefusedError, ServerAway
 
 pytest.importorskip("uvicorn", reason="operant[web] is not installed")
-
-
-class Server:
-    """A real ``operant serve`` on loopback, which can be killed and started again on the same port."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / ".operant"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "operant", "serve", "--port", str(self.port), "--root", str(self.root)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().startswith("Operant serves")
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
-            self.process = None
-
-    @property
-    def token(self) -> str:
-        return (self.root / "server-token").read_text().strip()
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = Server(tmp_path / "server")
-    server.start()
-    monkeypatch.setenv("OPERANT_TRACKING_URI", server.uri)
-    monkeypatch.setenv("OPERANT_TRACKING_TOKEN", server.token)
-    yield server
-    server.kill()
 
 
 def spooled() -> list[Path]:

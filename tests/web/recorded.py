@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -75,6 +76,17 @@ def record_runs(root: Path, count: int = 6) -> list[str]:
                     one.add_scalar("train/norm", math.nan if 1000 <= step < 1200 else 1.0 + step, step)
             one.add_scalar("speed", 1000.0 + number, 0)
         ids.append(one.run_id)
+    return ids
+
+
+def record_small_runs(root: Path, count: int) -> list[str]:
+    """Many runs of three points each, as jobs record them (who looks for no commit and no packages); their ids."""
+    ids = [f"small-{number:03d}" for number in range(count)]
+    for number, run_id in enumerate(ids):
+        told = {"OPERANT_RUN_DIR": str(root / "runs" / run_id), "OPERANT_RUN_ID": run_id}
+        with patch.dict(os.environ, told), writer(root, "small") as one:
+            one.add_hparams({"rate": 0.1 * (number % 4), "batch": number % 2, "seed": number, "size": 3})
+            one.add_array("loss", np.arange(3.0) + number)
     return ids
 
 

@@ -170,7 +170,7 @@ def test_serve_is_behind_the_same_gate(root: Path) -> None:
     assert isinstance(app, Gatekeeper)
     client = Client(root)
     client.app = app
-    for path in ("/api/ingest/state", "/api/ingest/segment", "/api/ingest/blob"):
+    for path in ("/api/ingest/state", "/api/ingest/segment", "/api/ingest/blob", "/api/ingest/message"):
         for method in METHODS:
             assert refused(client.ask(method, path))
             foreign = {"authorization": f"Bearer {TOKEN}", "origin": "http://evil.com"}

@@ -285,6 +285,30 @@ def test_smoothing_draws_above_the_raw_line_and_never_instead_of_it(page: Any, p
     assert found["smoothed"][:2] == [0, pytest.approx(20 / 3)] and np.isnan(found["smoothed"][4])
 
 
+def test_of_more_runs_than_can_be_drawn_the_page_says_so(page: Any, ui: StartUi, tmp_path: Path) -> None:
+    ids = recorded.record_small_runs(tmp_path / ".operant", 104)
+    with ui(tmp_path / ".operant") as address:
+        page.goto(f"{address}/compare?runs={','.join(ids)}")
+        told = page.locator(".capped")
+        told.wait_for()
+        assert told.inner_text().startswith("100 of 104 runs are drawn, as many as there can be one by one.")
+        assert "104 runs, 100 drawn" in page.locator(".page-head").inner_text()
+        wait_for_lines(page, "loss", 100)
+        # Settings that make few groups first; the seed, which is another in each run, makes none.
+        assert told.get_by_role("button").all_inner_texts() == ["Group by batch", "Group by rate"]
+        page.get_by_role("radio", name="Settings").click()
+        wait_for_state(page, "show", "table")
+        assert told.is_hidden()
+        page.get_by_role("radio", name="Charts").click()
+        told.get_by_role("button", name="Group by rate").click()
+        wait_for_state(page, "group", "rate")
+        wait_for_lines(page, "loss", 4)
+        assert told.is_hidden() and "drawn" not in page.locator(".page-head").inner_text()
+        page.goto(f"{address}/compare?runs={','.join(ids)}&hide={','.join(ids[:4])}")
+        wait_for_lines(page, "loss", 100)
+        assert told.is_hidden()
+
+
 def test_runs_are_grouped_by_a_setting(page: Any, place: Place) -> None:
     page.goto(place.compare())
     wait_for_lines(page, "eval/return", 6)

@@ -122,7 +122,9 @@ def _launch(args: argparse.Namespace) -> int:
         f"{result.episodes:,} episodes, {result.steps:,} steps in {result.seconds:.1f} s; best total reward "
         f"{result.best_reward:.2f}, last {result.final_reward:.2f}",
         f"checkpoint {result.checkpoint}",
-        f"run {result.run_id}   (operant runs show {result.run_id}; operant view {result.run_id})",
+        f"run {result.run_id}",
+        f"  operant runs show {result.run_id}",
+        f"  operant view {result.run_id}",
     )
     return 0
 

@@ -42,7 +42,7 @@ class LaunchSettings:
     root_dir: str = setting("trial", "folder of checkpoints, pictures and the config; a taken one is never overwritten")
     episode_per_epoch: int = setting(10, "training episodes of one epoch")
     max_episodes: int = setting(10_000, "training episodes at most")
-    early_stopping_patience: int | None = setting(3, "epochs without a better total reward before it ends; null: none")
+    early_stopping_patience: int | None = setting(20, "epochs without a better total reward before it ends; null: none")
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
     gpus: Any = setting(None, "list, number or string; these algorithms train on the CPU, which is then said")
     num_nodes: int = setting(1, "for distributed algorithms, of which there are none yet")

@@ -49,6 +49,9 @@ class RLDataset(IterableDataset[DatasetResult]):
 
     observation_space: Any = None
     action_space: Any = None
+    viewed_in: Mapping[str, Any] | None = None
+    """The environment in which `operant view` plays the policy, as `operant train` names it: ``{"id": …}`` with
+    Gymnasium's id or `package.module:callable`, maybe with ``arguments`` and ``wrappers``. None: it plays in none."""
 
     def __iter__(self) -> Iterator[DatasetResult]:
         return self

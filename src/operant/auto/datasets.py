@@ -126,4 +126,6 @@ def gym_env_dataset_creator(frame: Frame, env_config: Mapping[str, Any]) -> RLGy
         arguments = drawable(name, arguments)
     seed = frame.seed + (1_000_000 if env_config is frame.plan.launch.test_env_config else 0)
     env = make_env(name, 1, seed=seed, wrappers=wrappers, **arguments)
-    return RLGymDataset(frame, env, kept["render_every_episode"], kept["act_kwargs"])
+    dataset = RLGymDataset(frame, env, kept["render_every_episode"], kept["act_kwargs"])
+    dataset.viewed_in = {"id": name, "arguments": dict(env_config.get("arguments") or {}), "wrappers": wrappers}
+    return dataset

@@ -160,8 +160,8 @@ def _fit(
 
     def evaluated(epoch: int, reward: float, is_best: bool) -> None:
         spoken.said(
-            f"epoch {epoch:>4}  episodes {learner.episodes:>6,}  steps {learner.env_step:>9,}  training "
-            f"{learner.training_reward:>9.2f}  total reward {reward:>9.2f}{' best' if is_best else ''}"
+            f"epoch {epoch:>3}  episodes {learner.episodes:>5,}  steps {learner.env_step:>7,}  training "
+            f"{learner.training_reward:>7.2f}  total reward {reward:>7.2f}{' best' if is_best else ''}"
         )
 
     module.evaluated = evaluated

@@ -11,11 +11,11 @@ from operant.auto.config import Plan
 from operant.auto.dataset import Creator, DatasetResult, RLDataset
 from operant.auto.films import Films
 from operant.auto.frames import Frame, frame_class, make_buffer
-from operant.auto.parts import Parts, equip, probe
+from operant.auto.parts import Parts, equip, probe, training_config
 from operant.framework import Context
 from operant.models.loading import import_name
 from operant.tracking import SummaryWriter
-from operant.training.checkpoints import CheckpointStore
+from operant.training.checkpoints import CheckpointStore, write_weights
 from operant.training.collecting import EpisodeLog, TransitionCollector
 from operant.training.config import TrainConfig
 from operant.training.training import Observer, Training
@@ -280,8 +280,22 @@ class DatasetLearner:
         best = self.best is None or mean > self.best
         if best:
             self.best = mean
+            self._keep_policy(mean)
         self.frame.update_lr_scheduler(mean)
         return mean, best
+
+    def _keep_policy(self, mean_return: float) -> None:
+        """Keep the policy where `operant view` looks for the best one."""
+        env = self.test_dataset.viewed_in
+        about: dict[str, Any] = {"step": self.env_step, "return": mean_return, "config": None, "normalizer": None}
+        if env is None:
+            about["unseen"] = (
+                f"it learned from the episodes of {type(self.test_dataset).__name__}, which does not say in what "
+                "environment they can be watched (`viewed_in`)"
+            )
+        else:
+            about["config"] = training_config(self.plan, self.frame.parts, env).to_mapping()
+        write_weights(self.writer.run_dir / "best" / "weights.safetensors", self.frame.algorithm.weights(), about)
 
     def state_dict(self) -> dict[str, Any]:
         state = {

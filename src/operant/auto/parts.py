@@ -18,9 +18,10 @@ from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.errors import UsageError
 from operant.models.observations import to_tensors
 from operant.models.settings import ModelSettings
-from operant.settings import fill
+from operant.settings import fill, to_mapping
+from operant.training.config import TrainConfig
 
-__all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names"]
+__all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names", "training_config"]
 
 _ROLES = {"rollout": ("actor", "critic"), "transition": ("the network", "its target")}
 
@@ -245,3 +246,19 @@ def probe(algorithm: Any, observation_space: Any) -> None:
         )
     if not bool(np.isfinite(first.numpy()).all()):
         raise UsageError("frame_config.models: the network gives values that are not finite")
+
+
+def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episodes: int = 20) -> TrainConfig:
+    """The same training in the words of `operant train`."""
+    return TrainConfig.from_mapping(
+        {
+            "total_steps": 10**12,  # the limit is in episodes
+            "seed": plan.seed,
+            "env": env,
+            "algorithm": {"name": plan.algorithm, **to_mapping(parts.settings)},
+            "model": parts.model,
+            "evaluation": {"episodes": test_episodes, "every": 1},
+            "checkpoint": {"every": 1},
+            "log": {"every": 1000},
+        }
+    )

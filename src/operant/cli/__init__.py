@@ -53,13 +53,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(f"operant {name}", COMMANDS[name], rest)
 
 
+def _help(module: str) -> str:
+    from operant.cli._terminal import folded
+
+    return folded(help_line(command_module(module)), 22).replace("\n", "\n" + " " * 22)
+
+
 def _overview() -> str:
     lines = [
         "Operant: train, search, scale and watch reinforcement-learning experiments.",
         "",
         "usage: operant COMMAND …",
         "",
-        *(f"  {name:<20}{help_line(command_module(module))}" for name, module in COMMANDS.items()),
+        *(f"  {name:<20}{_help(module)}" for name, module in COMMANDS.items()),
         "",
         "`operant COMMAND --help` tells more of one.",
     ]

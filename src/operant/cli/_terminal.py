@@ -5,30 +5,43 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-__all__ = ["ago", "clean", "duration", "iso", "print_table", "sparkline"]
+__all__ = ["ago", "clean", "duration", "folded", "iso", "print_table", "sparkline", "terminal_columns"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = {"RUNNING": "36", "FINISHED": "32", "ERROR": "31", "KILLED": "33", "SILENT": "35", "STOPPED": "34"}
+_LEAST_CUT, _LEAST_TOLD, _LEAST_FOLDED = 4, 30, 20
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], whole: str | None = None) -> None:
-    """Columns as wide as needed. On a terminal the widest one is cut so that a row stays on one line, but never the
-    column with the heading ``whole``: half an address is none."""
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    whole: str | None = None,
+    *,
+    spare: str | None = None,
+    fold: bool = False,
+) -> bool:
+    """Columns as wide as needed; on a terminal they are made to fit it. Returns whether ``spare`` was left out.
+
+    Where there is no room, the column ``spare`` falls away; then the widest one is cut so that a row stays on one
+    line, but never ``whole``: half an address is none. With ``fold`` the last column goes on below itself instead.
+    """
     columns = [_cleaned(column) for column in zip(headings, *rows, strict=True)]  # thousands of rows: whole columns
-    widths = [max(map(len, column)) for column in columns]
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    if sys.stdout.isatty():
-        spare = shutil.get_terminal_size().columns - sum(widths) - 2 * (len(widths) - 1)
-        if spare < 0:
-            cut = [0 if heading == whole else width for heading, width in zip(headings, widths, strict=True)]
-            widest = cut.index(max(cut))
-            widths[widest] = max(10, widths[widest] + spare)
-            columns[widest] = [_cut(cell, widths[widest]) for cell in columns[widest]]
+    left_out, room = False, terminal_columns()
+    if room is not None:
+        if spare is not None and _least_width(columns, whole) > room:
+            columns = [column for column in columns if column[0] != spare]
+            left_out = True
+        columns = _fitted(columns, room, whole, fold)
+    # Only the last column may have several lines, and then nothing stands to its right.
+    widths = [*(max(map(len, column)) for column in columns[:-1]), 0]
+    colour = room is not None and "NO_COLOR" not in os.environ
     shape = "  ".join(f"%-{width}s" for width in widths)
+    below = "\n" + " " * (sum(widths[:-1]) + 2 * (len(widths) - 1))
     lines = []
     for number, row in enumerate(zip(*columns, strict=True)):
         line = (shape % row).rstrip()
@@ -37,8 +50,42 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], whole: s
         elif colour:
             for word, code in _COLOURS.items():
                 line = line.replace(f"  {word}  ", f"  \x1b[{code}m{word}\x1b[0m  ", 1)
-        lines.append(line)
+        lines.append(line.replace("\n", below))
     print("\n".join(lines))
+    return left_out
+
+
+def terminal_columns() -> int | None:
+    """How wide the terminal is; None where there is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def folded(text: str, indent: int, room: int | None = None) -> str:
+    """Text that goes on below itself, ``indent`` columns to the right, where the terminal ends."""
+    room = room or shutil.get_terminal_size().columns
+    return "\n".join(textwrap.wrap(text, max(_LEAST_FOLDED, room - indent), break_on_hyphens=False) or [""])
+
+
+def _least_width(columns: list[Sequence[str]], whole: str | None) -> int:
+    """How wide a row is at least, if of its widest column no more is cut than one can do without."""
+    widths = {column[0]: max(map(len, column)) for column in columns}
+    cut = max((name for name in widths if name != whole), key=lambda name: widths[name])
+    return sum(widths.values()) - max(0, widths[cut] - _LEAST_TOLD) + 2 * (len(columns) - 1)
+
+
+def _fitted(columns: list[Sequence[str]], room: int, whole: str | None, fold: bool) -> list[Sequence[str]]:
+    widths = [max(map(len, column)) for column in columns]
+    over = sum(widths) + 2 * (len(widths) - 1) - room
+    if over <= 0:
+        return columns
+    if fold:
+        return [*columns[:-1], [folded(cell, room - widths[-1] + over, room) for cell in columns[-1]]]
+    cut = [0 if column[0] == whole else width for column, width in zip(columns, widths, strict=True)]
+    widest = len(cut) - 1 - cut[::-1].index(max(cut))  # of several the last: what stands first tells most
+    narrow = max(_LEAST_CUT, widths[widest] - over)
+    return [
+        [_cut(cell, narrow) for cell in column] if place == widest else column for place, column in enumerate(columns)
+    ]
 
 
 def clean(text: str) -> str:

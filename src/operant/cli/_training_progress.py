@@ -52,8 +52,9 @@ class Lines:
     def evaluated(self, step: int, evaluation: Evaluation, best: bool) -> None:
         self._curve.append(evaluation.mean)
         self._print(
-            f"step {step:>9,}  {self._rate:>8,.0f}/s  training {self._training:>9.2f}  "
-            f"evaluation {evaluation.mean:>9.2f} ± {evaluation.deviation:<7.2f}{' best' if best else ''}"
+            # With figures as they usually are it fits into 80 columns.
+            f"step {step:>9,}  {self._rate:>7,.0f}/s  training {self._training:>8.2f}  "
+            f"evaluation {evaluation.mean:>8.2f} ± {evaluation.deviation:<7.2f}{' best' if best else ''}".rstrip()
         )
 
     def _print(self, text: str) -> None:

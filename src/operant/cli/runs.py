@@ -1,4 +1,4 @@
-"""List the recorded runs, or show one of them."""
+"""List the recorded runs, show one of them, or say something of it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _common(show, default=argparse.SUPPRESS)
     show.set_defaults(action=_show)
+    note = actions.add_parser("note", help="write a note on a run, or change its tags, here or on its server")
+    note.add_argument("id", help="the run's id; the start of it, or `last`, if it is on this machine")
+    note.add_argument("text", nargs="?", help="the note, in the place of the one before; '' removes it")
+    note.add_argument("--add", action="append", default=[], metavar="TAG", help="give it a tag; may be given again")
+    note.add_argument("--remove", action="append", default=[], metavar="TAG", help="take a tag from it")
+    note.add_argument("--root", default=argparse.SUPPRESS, help="the .operant folder (default: the nearest one)")
+    note.set_defaults(action=_note)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +61,8 @@ def _list(args: argparse.Namespace) -> int:
             (row.id, row.name, row.status, ago(row.started), _took(row.started, row.ended), " ".join(row.tags))
             for row in rows
         ]
-        print_table(("ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"), cells)
+        # An id begins with the name; it is what other commands want, so it is never cut.
+        print_table(("ID", "NAME", "STATUS", "STARTED", "TOOK", "TAGS"), cells, "ID", spare="NAME")
     else:
         print(f"No runs in {root}. Record one:\n")
         print("    from operant import SummaryWriter")
@@ -123,6 +131,36 @@ def _show(args: argparse.Namespace) -> int:
         print_table(("TAG", "POINTS", "STEP", "LAST", "LEAST", "GREATEST", "SHAPE"), cells)
     if len(shown) < len(scalars):
         print(f"… and {len(scalars) - len(shown)} more: --scalar shows all")
+    return 0
+
+
+def _note(args: argparse.Namespace) -> int:
+    from operant.errors import UsageError
+    from operant.tracking.journal import post_message
+    from operant.tracking.places import find_root, resolve_run_dir
+    from operant.tracking.reading.annotations import check_annotation
+    from operant.tracking.remote.address import tracking_uri
+
+    said: list[dict[str, Any]] = []
+    if args.text is not None:
+        said.append(check_annotation({"type": "note", "text": args.text}))
+    if args.add or args.remove:
+        said.append(check_annotation({"type": "tags", "add": args.add, "remove": args.remove}))
+    if not said:
+        raise UsageError("give a text, or tags: `operant runs note ID 'too slow' --add baseline`")
+    try:
+        run_id, folder = resolve_run_dir(find_root(args.root), args.id)
+    except UsageError:
+        uri = tracking_uri()
+        if uri is None or args.root is not None:
+            raise
+        from operant.tracking.remote.send import say_of_run
+
+        print(say_of_run(uri, args.id, said))
+        return 0
+    for content in said:
+        post_message(folder, content)
+    print(f"{run_id}: noted")
     return 0
 
 

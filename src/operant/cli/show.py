@@ -107,7 +107,8 @@ def _print_search(found: dict[str, Any]) -> None:
         told = job.get("error") or job.get("reason") or ""
         rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told, job["url"]])
     headings = ["job", "status", "reward", "took", *scalars, "settings", "", "page"]
-    print_table(headings, rows, whole="page")
+    if print_table(headings, rows, whole="page", spare="page"):
+        print(f"a job's page is {jobs[0]['url'].removesuffix(jobs[0]['id'])}JOB")
 
 
 def _settings(config: dict[str, Any], templates: dict[Any, str]) -> str:

@@ -61,7 +61,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(list_presets(), indent=1))
     else:
-        print_table(("PRESET", "WHAT IT IS"), list(list_presets().items()))
+        print_table(("PRESET", "WHAT IT IS"), list(list_presets().items()), fold=True)
     return 0
 
 
@@ -80,7 +80,7 @@ def _settings(args: argparse.Namespace) -> int:
         else:
             rows.append((name, str(default), text))
     rows += [(f"algorithm.{key}", str(value), text) for key, value, text in describe(settings)]
-    print_table(("SETTING", "DEFAULT", "MEANING"), rows)
+    print_table(("SETTING", "DEFAULT", "MEANING"), rows, fold=True)
     return 0
 
 
@@ -105,7 +105,7 @@ def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
     )
     if not result.exact:
         print("resume of this run is inexact: its environments cannot be saved")
-    print(f"run {result.run_id}   (operant runs show {result.run_id}; operant view {result.run_id})")
+    print(f"run {result.run_id}\n  operant runs show {result.run_id}\n  operant view {result.run_id}")
     return 0
 
 

@@ -17,6 +17,7 @@ from operant.envs.gymnasium_vector import adapt
 from operant.envs.in_process import InProcessVectorEnv
 from operant.envs.vector import VectorEnv
 from operant.errors import UsageError, nearest
+from operant.importing import modules_from_here
 
 __all__ = ["make_env"]
 
@@ -123,7 +124,8 @@ def _registered(name: str) -> Callable[..., Any]:
 def _import(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        with modules_from_here():
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there; something that it imports is not

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from operant.errors import UsageError
+from operant.importing import modules_from_here
 
 __all__ = ["import_name", "load_module"]
 
@@ -55,17 +54,11 @@ def import_name(name: str) -> Any:
     module_name, _, attribute = name.replace(":", ".").rpartition(".")
     if not module_name:
         raise UsageError(f"{name!r} names no module: write it as `module.Name`")
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.insert(0, here)
     try:
-        module = importlib.import_module(module_name)
+        with modules_from_here():
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise UsageError(f"{name!r} cannot be imported: {error}") from None
-    finally:
-        if added:
-            sys.path.remove(here)
     try:
         return getattr(module, attribute)
     except AttributeError:

@@ -33,6 +33,8 @@ class LoadedPolicy:
 
     def __init__(self, weights_file: Path, render_mode: str = "rgb_array") -> None:
         weights, about = read_weights(weights_file)
+        if about["config"] is None:
+            raise UsageError(f"this policy cannot be shown: {about['unseen']}; its weights are in {weights_file}")
         self.config = TrainConfig.from_mapping(about["config"])
         self.step = int(about["step"])
         self.mean_return = float(about["return"])
@@ -40,14 +42,22 @@ class LoadedPolicy:
         env = self.config.env
         self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **_drawn(env.id, env.arguments, render_mode))
         algorithm, _ = find_algorithm(self.config.algorithm["name"])
-        self.algorithm = algorithm(
-            self.env.single_observation_space,
-            self.env.single_action_space,
-            self.config.algorithm_settings,
-            self.config.model,
-            self.config.seed,
-        )
-        self.algorithm.load_weights(weights)
+        try:
+            self.algorithm = algorithm(
+                self.env.single_observation_space,
+                self.env.single_action_space,
+                self.config.algorithm_settings,
+                self.config.model,
+                self.config.seed,
+            )
+            self.algorithm.load_weights(weights)
+        except Exception as error:  # a class of the user's own may fail in any way
+            if not self.config.model.has_own_modules:
+                raise
+            raise UsageError(
+                f"this policy cannot be shown: its network cannot be made again from here ({error}); "
+                f"its weights are in {weights_file}"
+            ) from None
         self.normalizer: Normalizer | None = None
         if about["normalizer"] is not None:
             gamma = self.config.algorithm_settings.gamma
@@ -68,7 +78,13 @@ class LoadedPolicy:
 
 def load_policy(run: str, root: str | Path | None = None, render_mode: str = "rgb_array") -> LoadedPolicy:
     """The best policy of a run."""
-    return LoadedPolicy(Run.open(run, root).folder / "best" / "weights.safetensors", render_mode)
+    found = Run.open(run, root)
+    weights = found.folder / "best" / "weights.safetensors"
+    if not weights.exists():
+        raise UsageError(
+            f"run {found.id} has no policy to show: one is kept after each evaluation that is the best so far"
+        )
+    return LoadedPolicy(weights, render_mode)
 
 
 def show_episodes(run: str, episodes: int = 1, seed: int = 0, root: str | Path | None = None) -> LoadedPolicy:

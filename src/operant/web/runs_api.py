@@ -12,6 +12,7 @@ from operant.schedulers.criteria.expression import Expression, ExpressionError
 from operant.schedulers.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.journal import post_message
+from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.tracking.reading.index import RunRow
 from operant.tracking.recording.blobs import BLOB_NAME
 from operant.web.answers import Ask, BadFilter, NotFound
@@ -20,8 +21,6 @@ from operant.web.shelf import run_folder
 
 __all__ = ["add_note", "console", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
 
-LONGEST_NOTE = 64 << 10
-LONGEST_TAG = 200
 LONGEST_FILTER = 4000
 MOST_ROWS = 20_000
 MOST_ASKED = 5000
@@ -333,10 +332,7 @@ def harmless(text: str) -> str:
 
 def add_note(desk: Desk, ask: Ask) -> Any:
     folder = run_folder(desk.root, ask.given("id", str))
-    text = ask.given("text", str)
-    if len(text) > LONGEST_NOTE:
-        raise UsageError(f"a note has at most {LONGEST_NOTE} characters, not {len(text)}")
-    post_message(folder, {"type": "note", "text": text})
+    post_message(folder, check_annotation({"type": "note", "text": ask.given("text", str)}))
     return {"asked": True}
 
 
@@ -347,10 +343,8 @@ def edit_tags(desk: Desk, ask: Ask) -> Any:
 
 
 def tag_edit(ask: Ask) -> dict[str, Any]:
-    add, remove = ask.texts("add", 100, LONGEST_TAG), ask.texts("remove", 100, LONGEST_TAG)
-    if not add and not remove:
-        raise UsageError("give tags to add or to remove")
-    return {"type": "tags", "add": add, "remove": remove}
+    add, remove = ask.texts("add", MOST_TAGS, LONGEST_TAG), ask.texts("remove", MOST_TAGS, LONGEST_TAG)
+    return check_annotation({"type": "tags", "add": add, "remove": remove})
 
 
 def stop(desk: Desk, ask: Ask) -> Any:

@@ -10,10 +10,11 @@ from operant.schedulers.axes import axes_of
 from operant.schedulers.ledger import controller_is_alive
 from operant.schedulers.live import LiveSearch
 from operant.tracking.journal import post_message
+from operant.tracking.reading.annotations import check_annotation
 from operant.web.answers import Ask, Conflict, NotFound
 from operant.web.cursors import Cursor
 from operant.web.desk import Desk
-from operant.web.runs_api import LONGEST_NOTE, tag_edit
+from operant.web.runs_api import tag_edit
 
 __all__ = [
     "add_note",
@@ -191,10 +192,7 @@ def stop_job(desk: Desk, ask: Ask) -> Any:
 
 def add_note(desk: Desk, ask: Ask) -> Any:
     search, _ = desk.searches.open(ask.path["name"])
-    text = ask.given("text", str)
-    if len(text) > LONGEST_NOTE:
-        raise UsageError(f"a note has at most {LONGEST_NOTE} characters, not {len(text)}")
-    post_message(search.folder, {"type": "note", "text": text})
+    post_message(search.folder, check_annotation({"type": "note", "text": ask.given("text", str)}))
     return {"asked": True}
 
 

@@ -6,12 +6,11 @@ Found by name: those shipped here, entry points of the group ``operant.auto.envs
 from __future__ import annotations
 
 import importlib
-import sys
 from importlib.metadata import entry_points
-from pathlib import Path
 from types import ModuleType
 
 from operant.errors import UsageError, nearest
+from operant.importing import modules_from_here
 
 __all__ = ["find_environment", "get_available_environments"]
 
@@ -32,12 +31,9 @@ def find_environment(name: str) -> ModuleType:
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == name:
             return _checked(point.load(), name)
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.insert(0, here)
     try:
-        module = importlib.import_module(name)
+        with modules_from_here():
+            module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module is there; something that it imports is not
@@ -46,9 +42,6 @@ def find_environment(name: str) -> ModuleType:
             f"there is no environment module {name!r}{nearest(name, known)}; known: {', '.join(known)}, "
             f"entry points of {ENTRY_POINTS!r}, and modules by their import path"
         ) from None
-    finally:
-        if added:
-            sys.path.remove(here)
     return _checked(module, name)
 
 

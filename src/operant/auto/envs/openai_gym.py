@@ -118,22 +118,10 @@ def _check_single(train: GymTrainEnv) -> None:
 
 
 def _train_config(plan: Plan, parts: Any, train: GymTrainEnv, test: GymTestEnv) -> Any:
-    from operant.settings import to_mapping
-    from operant.training.config import TrainConfig
+    from operant.auto.parts import training_config
 
     env = {
         key: getattr(train, key)
         for key in ("num_envs", "workers", "arguments", "wrappers", "normalize_obs", "normalize_reward")
     }
-    return TrainConfig.from_mapping(
-        {
-            "total_steps": 10**12,  # the limit is in episodes
-            "seed": plan.seed,
-            "env": {"id": train.env_name, **env},
-            "algorithm": {"name": plan.algorithm, **to_mapping(parts.settings)},
-            "model": parts.model,
-            "evaluation": {"episodes": test.episodes, "every": 1},
-            "checkpoint": {"every": 1},
-            "log": {"every": 1000},
-        }
-    )
+    return training_config(plan, parts, {"id": train.env_name, **env}, test.episodes)

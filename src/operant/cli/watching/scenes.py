@@ -66,6 +66,8 @@ class SearchScene:
             self.said = f"the search ended before it could {what}"
 
     def _read(self, job: JobRecord) -> None:
+        if job.id in self.search.ledger.reports:
+            return  # a function's: the journal has told already, and it has no folder
         reader = self._readers.get(job.id)
         if reader is None:
             try:
@@ -131,9 +133,7 @@ class SearchScene:
         first = min(max(0, place - shown + 1), len(running) - shown)
         for job in running[first : first + shown]:
             elapsed = max(0.0, time.time() - job.started) if job.started is not None else 0.0
-            reader = self._readers.get(job.id)
-            history = reader.history() if reader is not None else []
-            last = history[-1] if history else None
+            last = self._last_report(job)
             part = self._part_done(job, last, elapsed, usual)
             chosen = mark and job.id == self.chosen
             lines.append(
@@ -142,8 +142,8 @@ class SearchScene:
                         "▶" if chosen else "",
                         job.id,
                         f"{bar(part, progress)} {part:4.0%}" if part is not None else "",
-                        str(last["iteration"]) if last is not None else "",
-                        f"{last['value']:.5g}" if last is not None else "",
+                        str(last[0]) if last is not None else "",
+                        f"{last[1]:.5g}" if last is not None else "",
                         duration(elapsed),
                     ],
                     widths,
@@ -154,13 +154,22 @@ class SearchScene:
             lines.append(line(f"   … {len(running)} jobs are running", "dim"))
         return lines
 
+    def _last_report(self, job: JobRecord) -> tuple[int, float] | None:
+        """Step and value that a job reported last: a function's are in the journal, a program's in its folder."""
+        reported = self.search.ledger.reports.get(job.id)
+        if reported:
+            return reported[-1][:2]
+        reader = self._readers.get(job.id)
+        history = reader.history() if reader is not None else []
+        return (history[-1]["iteration"], history[-1]["value"]) if history else None
+
     def _part_done(
-        self, job: JobRecord, last: dict[str, Any] | None, elapsed: float, usual: float | None
+        self, job: JobRecord, last: tuple[int, float] | None, elapsed: float, usual: float | None
     ) -> float | None:
         """By its budget where it has one, else by how long finished jobs took; never done before it is."""
         budget = self.search.ledger.proposals[job.number].budget
         if budget and last is not None:
-            return min(1.0, float(last["iteration"]) / budget)
+            return min(1.0, float(last[0]) / budget)
         return min(0.99, elapsed / usual) if usual else None
 
     def _log(self, width: int, count: int) -> list[Text]:

@@ -10,9 +10,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from operant.errors import UsageError
 from operant.tracking.journal.inbox import collect_messages
 
-__all__ = ["Annotations"]
+__all__ = ["LONGEST_NOTE", "LONGEST_TAG", "MOST_TAGS", "Annotations", "check_annotation"]
+
+LONGEST_NOTE = 64 << 10
+LONGEST_TAG = 200
+MOST_TAGS = 100
+"""In one message."""
+
+
+def check_annotation(content: Any) -> dict[str, Any]:
+    """A message that says something of a run, with what belongs to it and nothing else; or what is wrong with it."""
+    if not isinstance(content, dict) or content.get("type") not in ("note", "tags"):
+        raise UsageError('of a run one can say {"type": "note", "text": …} or {"type": "tags", "add": …, "remove": …}')
+    if content["type"] == "note":
+        text = content.get("text")
+        if not isinstance(text, str) or len(text) > LONGEST_NOTE:
+            raise UsageError(f"a note is a text of at most {LONGEST_NOTE} characters")
+        return {"type": "note", "text": text}
+    edit: dict[str, Any] = {"type": "tags"}
+    for which in ("add", "remove"):
+        tags = content.get(which, [])
+        if not isinstance(tags, list) or len(tags) > MOST_TAGS:
+            raise UsageError(f"{which!r} is a list of at most {MOST_TAGS} tags")
+        if not all(isinstance(tag, str) and 0 < len(tag) <= LONGEST_TAG for tag in tags):
+            raise UsageError(f"a tag is a text of 1 to {LONGEST_TAG} characters")
+        edit[which] = tags
+    if not edit["add"] and not edit["remove"]:
+        raise UsageError("give tags to add or to remove")
+    return edit
 
 
 class Annotations:

@@ -43,6 +43,10 @@ class Client:
     def send_blob(self, run_id: str, name: str, content: IO[bytes], size: int) -> None:
         self._call("PUT", "blob", {"run": run_id, "name": name}, content, size)
 
+    def send_message(self, run_id: str, name: str, data: bytes) -> None:
+        """Send a note or a change of tags, under the name by which it sorts."""
+        self._call("PUT", "message", {"run": run_id, "name": name}, data)
+
     def __enter__(self) -> Client:
         return self
 

@@ -14,8 +14,10 @@ from starlette.routing import Route
 
 from operant.errors import OperantError, UsageError
 from operant.tracking.format.blocks import MAX_PAYLOAD
+from operant.tracking.journal.inbox import MAX_BYTES
 from operant.tracking.places import check_run_id, run_dir
 from operant.tracking.reading.summary import summarize
+from operant.tracking.remote.messages import store_message
 from operant.tracking.remote.receive import OffsetError, Receiver
 
 __all__ = ["ingest_routes"]
@@ -23,6 +25,7 @@ __all__ = ["ingest_routes"]
 log = logging.getLogger("operant.web")
 
 MAX_SEGMENT_BODY = MAX_PAYLOAD + (8 << 20)
+MAX_MESSAGE_BODY = MAX_BYTES
 MAX_BLOB = 4 << 30
 
 Handler = Callable[[Request], Awaitable[JSONResponse]]
@@ -36,7 +39,7 @@ def ingest_routes(receiver: Receiver) -> list[Route]:
         offset = _asked(request, "offset")
         if not offset.isascii() or not offset.isdigit():
             raise UsageError(f"offset must be a number, got {offset!r}")
-        data = await _body(request)
+        data = await _body(request, MAX_SEGMENT_BODY)
         length = await run_in_threadpool(
             receiver.append, _asked(request, "run"), _asked(request, "name"), int(offset), data
         )
@@ -54,10 +57,17 @@ def ingest_routes(receiver: Receiver) -> list[Route]:
             upload.close()
         return JSONResponse({"size": upload.size})
 
+    async def message(request: Request) -> JSONResponse:
+        folder = run_dir(receiver.root, _asked(request, "run"))
+        data = await _body(request, MAX_MESSAGE_BODY)
+        await run_in_threadpool(store_message, folder, _asked(request, "name"), data)
+        return JSONResponse({"stored": True})
+
     return [
         Route("/api/ingest/state", _answered(state), methods=["GET"]),
         Route("/api/ingest/segment", _answered(segment), methods=["PUT"]),
         Route("/api/ingest/blob", _answered(blob), methods=["PUT"]),
+        Route("/api/ingest/message", _answered(message), methods=["PUT"]),
     ]
 
 
@@ -94,11 +104,11 @@ def _asked(request: Request, name: str) -> str:
     return value
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
-        if size > MAX_SEGMENT_BODY:
-            raise UsageError(f"a request holds at most {MAX_SEGMENT_BODY} bytes")
+        if size > most:
+            raise UsageError(f"a request of this kind holds at most {most} bytes")
         pieces.append(piece)
     return b"".join(pieces)

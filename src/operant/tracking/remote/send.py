@@ -1,7 +1,8 @@
 """The sending end: a run is written to a local spool as always, and a thread sends what was written.
 
 While the server is away the spool grows; when it comes back the rest is sent. A spool whose program
-was killed is sent by the next program that talks to the same server, or by ``operant sync``.
+was killed is sent by the next program that talks to the same server, or by ``operant sync``. So is what
+people say of a run on this machine (``operant runs note``).
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from operant.errors import UsageError
 from operant.tracking.format.blocks import RECORDS, decode_records
 from operant.tracking.format.segments import segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.identity import is_alive
-from operant.tracking.places import cache_dir, iter_run_dirs
+from operant.tracking.journal.inbox import post_message
+from operant.tracking.places import cache_dir, iter_run_dirs, run_dir
 from operant.tracking.recording.blobs import BLOB_NAME
+from operant.tracking.remote.address import tracking_token
 from operant.tracking.remote.client import Client, RefusedError, ServerAway
+from operant.tracking.remote.messages import send_messages
 
-__all__ = ["Sender", "spool_root", "spools", "sync_spool"]
+__all__ = ["Sender", "say_of_run", "spool_root", "spools", "sync_spool"]
 
 log = logging.getLogger("operant.tracking")
 
@@ -184,6 +189,7 @@ class Sender:
                     self._away_since = None
                 pause = FIRST_PAUSE
                 if finishing:
+                    send_messages(self._client, self._run_id, self._folder)
                     self._clean_up()
                     self._client.close()
                     return
@@ -243,6 +249,26 @@ def sync_spool(client: Client, spool: Path) -> list[str]:
     return done
 
 
+def say_of_run(uri: str, run_id: str, said: list[dict[str, Any]]) -> str:
+    """Say something of a run on a server; return a sentence on what became of it. It waits while the server is away."""
+    folder = run_dir(spool_root(uri), run_id)
+    with Client(uri, tracking_token()) as client:
+        try:
+            if not client.state(run_id)["segments"] and not folder.is_dir():
+                raise UsageError(f"there is no run {run_id!r} on this machine nor on {client.address}")
+        except ServerAway:
+            pass  # whether it is there is found out when this is sent
+        for content in said:
+            post_message(folder, content)
+        try:
+            if send_messages(client, run_id, folder):
+                _remove_if_done(folder)
+                return f"{run_id}: noted on {client.address}"
+        except ServerAway as error:
+            return f"{run_id}: {error}; the note waits in {folder}, and `operant sync` sends it"
+        return f"{run_id}: its program has sent nothing yet; the note waits in {folder}, and goes with the run"
+
+
 def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
     uploads = [_SegmentUpload(path) for path in segment_files(folder)]
     for upload in uploads:
@@ -250,7 +276,8 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
     # What its program has let go of, or can no longer send itself. Should it be sent twice, it is stored once.
     left = [one for one in uploads if one.sealed or one.is_abandoned()]
     if not left:
-        return not uploads and _remove_if_done(folder)
+        heard = send_messages(client, run_id, folder)
+        return not uploads and heard and _remove_if_done(folder)
     known = client.state(run_id)
     for path in sorted((folder / "blobs").glob("*")):
         if BLOB_NAME.fullmatch(path.name) and path.name not in known["blobs"]:
@@ -259,21 +286,21 @@ def _sync_run(client: Client, run_id: str, folder: Path) -> bool:
         upload.sent = int(known["segments"].get(upload.path.name, 0))
         _upload_segment(client, run_id, upload)
         upload.path.unlink(missing_ok=True)
-    return _remove_if_done(folder)
+    return send_messages(client, run_id, folder) and _remove_if_done(folder)
 
 
 def _remove_if_done(folder: Path) -> bool:
-    """Remove a run's spool when no segment is left in it."""
+    """Remove a run's spool when no segment and no message is left in it; return whether it is gone."""
     if segment_files(folder):
         return False
     for path in [*(folder / "blobs").glob("*"), folder / ".sync.lock"]:
         path.unlink(missing_ok=True)
-    for empty in (folder / "blobs", folder):
+    for empty in (folder / "blobs", folder / "inbox", folder):
         try:
             empty.rmdir()
         except OSError:
             pass
-    return True
+    return not folder.exists()
 
 
 @contextmanager

@@ -15,6 +15,9 @@ import { RunList } from "./compare/runlist.js";
 import { settingNames, SettingsTable } from "./compare/settings.js";
 
 const DRAWN = 100;
+// As many runs as one request for charts may name.
+const GROUPED = 1000;
+const SUGGESTED = 3;
 const LOOK_AGAIN = 5000;
 
 /** Names, with the end of the id where several runs share one. @param {any[]} rows @returns {Map<string, string>} */
@@ -50,7 +53,7 @@ export async function show(main, { path, signal }) {
   const heading = h("h1", null, compare ? compare.name : "Compare");
   const side = h("aside", { class: "card run-side", "aria-label": "Runs in this compare" });
   const bar = h("div", { class: "card chart-toolbar" });
-  const capped = h("p", { class: "faint small" });
+  const capped = h("p", { class: "capped", role: "status", hidden: true });
   const area = h("div", { class: "compare-area" });
   const table = h("div", { class: "card", hidden: true });
   const settings = SettingsTable(table, signal);
@@ -117,11 +120,11 @@ export async function show(main, { path, signal }) {
     const hidden = new Set(state.list("hide"));
     const shown = state.get("show") === "table" ? "table" : "charts";
     const visible = rows.filter((row) => !hidden.has(row.id));
-    const over = !view.group && visible.length > DRAWN;
-    const drawn = new Set(visible.slice(0, DRAWN).map((row) => row.id));
-    capped.textContent = over ? `The first ${DRAWN} of ${visible.length} visible runs are drawn. Group by a setting to see all of them, or hide some.` : "";
-    capped.hidden = !over;
-    count.textContent = `${rows.length} ${rows.length === 1 ? "run" : "runs"}`;
+    const most = view.group ? GROUPED : DRAWN;
+    const over = shown === "charts" && visible.length > most;
+    const drawn = new Set(visible.slice(0, most).map((row) => row.id));
+    tellCapped(capped, over ? { most, of: visible.length, group: view.group, settings: groupingSettings(visible) } : null);
+    count.textContent = `${rows.length} ${rows.length === 1 ? "run" : "runs"}${over ? `, ${most} drawn` : ""}`;
     replace(what, segmented("What to show", [["charts", "Charts"], ["table", "Settings"]], shown, (value) => state.set({ show: value === "charts" ? null : value })));
     const places = view.group ? groupPlaces(rows, view.group) : new Map(rows.map((row, index) => [row.id, index]));
     list.draw(rows, labels, hidden, places);
@@ -135,7 +138,7 @@ export async function show(main, { path, signal }) {
     const tags = [...new Set(rows.flatMap((row) => Object.keys(row.last)))].sort();
     const all = rows.map((row) => ({ id: row.id, label: labels.get(row.id) ?? row.id, index: places.get(row.id) ?? 0, hidden: !drawn.has(row.id) }));
     // A group is the mean of the runs that are asked for: hidden ones must not be asked for.
-    board.set({ tags, view, runs: view.group ? all.filter((one) => !hidden.has(one.id)).map((one) => ({ ...one, hidden: false })) : all });
+    board.set({ tags, view, runs: view.group ? all.filter((one) => !one.hidden) : all });
     nothing.hidden = tags.length > 0;
   }
 
@@ -171,6 +174,34 @@ export async function show(main, { path, signal }) {
     follower.soon();
   }, signal);
   await load();
+}
+
+/** Settings that make few groups first; one that is different in nearly every run makes none. @param {any[]} rows @returns {string[]} */
+function groupingSettings(rows) {
+  const counted = settingNames(rows).varied.map((name) => ({ name, values: new Set(rows.map((row) => JSON.stringify(row.params[name]))).size }));
+  return counted.filter((one) => one.values <= rows.length / 2).sort((a, b) => a.values - b.values).slice(0, SUGGESTED).map((one) => one.name);
+}
+
+/**
+ * How many of the runs are drawn, and how to see the others.
+ * @param {HTMLElement} place @param {{most: number, of: number, group: string | null, settings: string[]} | null} cap
+ */
+function tellCapped(place, cap) {
+  place.hidden = cap === null;
+  // Told anew only when it is different: a screen reader says it each time, and a button must stay below the pointer.
+  const key = JSON.stringify(cap);
+  if (place.dataset.told === key) return;
+  place.dataset.told = key;
+  if (!cap) {
+    replace(place);
+    return;
+  }
+  const hint = "Hide runs in the list to see those behind them.";
+  const head = h("strong", null, `${cap.most} of ${cap.of} runs are drawn`);
+  const buttons = cap.settings.map((name) => h("button", { type: "button", class: "button small", onclick: () => state.set({ group: name }) }, `Group by ${name}`));
+  if (cap.group) replace(place, head, `: groups are made of the first ${cap.most}. ${hint}`);
+  else if (buttons.length) replace(place, head, `, as many as there can be one by one. Groups take ${cap.of > GROUPED ? GROUPED : "all"} of them: `, buttons, ` ${hint}`);
+  else replace(place, head, `, as many as there can be one by one. No setting makes groups of them. ${hint}`);
 }
 
 /** @param {() => string[]} wanted */
