@@ -50,6 +50,15 @@ def test_in_a_repository_what_git_would_track(source: Path, tmp_path: Path) -> N
     assert below == {"big.bin"}
 
 
+def test_an_exported_search_is_no_code(source: Path, tmp_path: Path) -> None:
+    before = take_snapshot(source, tmp_path / "store").name
+    (source / "archive").mkdir()
+    (source / "archive" / "mnist.20260102030405.tar.gz").write_bytes(b"x")
+    assert take_snapshot(source, tmp_path / "store").name == before
+    (source / "archive" / "weights.tar.gz").write_bytes(b"x")  # the user's own
+    assert take_snapshot(source, tmp_path / "store").name != before
+
+
 def test_the_same_code_is_kept_once(source: Path, tmp_path: Path) -> None:
     first = take_snapshot(source, tmp_path / "store").folder
     assert take_snapshot(source, tmp_path / "store").folder == first

@@ -66,7 +66,12 @@ def _charts(names: list[str], args: argparse.Namespace) -> tuple[str, list[Chart
         return folder.name, _of_search(folder, kinds or list(_KINDS[:-1]), args)
     if kinds and kinds != ["curves"]:
         raise UsageError(f"of runs there are curves only; {kinds[0]!r} is drawn of a search, and {names[0]!r} is none")
-    return ", ".join(names) if len(names) <= 2 else f"{len(names)} runs", _of_runs(names, args)
+    try:
+        charts = _of_runs(names, args)
+    except UsageError as error:
+        known = f"; searches here: {', '.join(sorted(searches))}" if searches else ""
+        raise UsageError(f"{names[0]!r} is no search{known}; and {error}") from None
+    return ", ".join(names) if len(names) <= 2 else f"{len(names)} runs", charts
 
 
 def _kinds(text: str | None) -> list[str]:

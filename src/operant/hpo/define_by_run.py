@@ -27,6 +27,7 @@ class DefineByRun(Shape):
         self.nested = None
         self.axes = {}
         self.space = _Unknown({})
+        self._finishers = {}
 
     def build(self, flat: Mapping[str, Any]) -> Any:
         return dict(flat)

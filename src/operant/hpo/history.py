@@ -27,7 +27,7 @@ class TrialRecord:
     """FINISHED, STOPPED (early, by an assessor, a time limit or itself), KILLED (skipped or stopped) or ERROR."""
     make_config: Callable[[], Any] = field(repr=False, compare=False)
     flat: Mapping[str, Any]
-    """What was chosen, by flat name."""
+    """What was chosen, by flat name, as the function got it."""
     result: Any = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     target: float | None = None
@@ -121,7 +121,7 @@ class History(Sequence[TrialRecord]):
                 one.status.lower(),
                 "" if one.target is None else show(one.target),
                 *(show(one.columns[name]) if name in one.columns else "" for name in columns),
-                f"{one.metrics['time']:.3g} s" if "time" in one.metrics else "",
+                _seconds(one.metrics["time"]) if "time" in one.metrics else "",
                 *(show(one.flat[name]) if name in one.flat else "" for name in names),
             ]
             for one in records
@@ -151,6 +151,14 @@ class History(Sequence[TrialRecord]):
 
     def __repr__(self) -> str:
         return f"History of {len(self)} trials\n{self.table()}" if len(self) else "History of 0 trials"
+
+
+def _seconds(value: float) -> str:
+    """`3.2 s`, `15 ms`, `4.1 µs`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"
 
 
 def _counts(record: TrialRecord) -> bool:

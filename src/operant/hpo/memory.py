@@ -59,7 +59,7 @@ class Recorded(NamedTuple):
                     task_id=number + 1,
                     status=job.status,
                     make_config=partial(judge.shape.build, proposal.config),
-                    flat=proposal.config,
+                    flat=judge.shape.finished(proposal.config),
                     result=kept.get("value"),
                     metrics={"time": kept["time"]} if "time" in kept else {},
                     target=proposal.reward,

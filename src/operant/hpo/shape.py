@@ -28,10 +28,23 @@ class Shape:
         self.space = Dict({name: axis.leaf for name, axis in self.axes.items()})
         finishers = {name: axis.finish for name, axis in self.axes.items()}
         self._build = _builder(nested, "", finishers)
+        self._finishers = {name: finish for name, finish in finishers.items() if finish is not None}
 
     def build(self, flat: Mapping[str, Any]) -> Any:
         """The configuration that the function gets; every call makes new containers."""
         return self._build(flat)
+
+    def finished(self, flat: Mapping[str, Any]) -> Mapping[str, Any]:
+        """By flat name what the function gets: 64 where `2 ** randint(4, 6)` was searched as 6."""
+        found = dict(flat)
+        for name, finish in self._finishers.items():
+            try:
+                found[name] = finish(flat[name])
+            except (
+                Exception
+            ):  # the user's own code, which has failed the trial before; what was searched is left to tell
+                continue
+        return found
 
     def describe(self) -> list[dict[str, Any]]:
         return [{"name": name, **axis.describe()} for name, axis in self.axes.items()]

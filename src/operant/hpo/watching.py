@@ -85,7 +85,7 @@ class SearchView(NoView):
             task_id=job.number + 1,
             status=job.status,
             make_config=lambda: self.judge.shape.build(job.arg_dict),
-            flat=job.arg_dict,
+            flat=self.judge.shape.finished(job.arg_dict),
             result=end.value if end is not None and end.kind == "ok" else None,
             metrics=metrics_of(end) if end is not None else {},
             target=job.reward,

@@ -7,6 +7,7 @@ import fcntl
 import filecmp
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,8 @@ from operant.errors import UsageError
 __all__ = ["CodeSnapshot", "remove_tree", "take_snapshot"]
 
 NEVER = frozenset({".git", ".venv", ".operant"})
+# What `search-ctl export` leaves below the current folder is no code: else an export would look like a change of it.
+_ARCHIVE = re.compile(r"(.*/)?archive/[^/]+\.\d{14}\.tar\.gz")
 _FICLONE = 0x40049409
 # Root may write to read-only files, and a hard link would carry that into the snapshot: root's jobs get copies,
 # except of files so large that a copy for each job would hurt.
@@ -87,7 +90,7 @@ def take_snapshot(source: Path, store: Path, symlink_paths: Iterable[str | os.Pa
     source = source.resolve()
     symlinks = [_checked_symlink(source, path) for path in symlink_paths]
     skipped = [name for name, _ in symlinks]
-    names = [name for name in _tracked_files(source) if not _below_any(name, skipped)]
+    names = [name for name in _tracked_files(source) if not (_below_any(name, skipped) or _ARCHIVE.fullmatch(name))]
     staged = store / f".staged-{os.getpid()}"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
