@@ -100,9 +100,3 @@ def test_the_evaluator_on_its_own_process_ends_the_training():
 @pytest.mark.parametrize("path", STEPS, ids=lambda path: path.stem)
 def test_a_step_learns_cartpole(path):
     assert mean_return(in_a_process_of_its_own(path)) >= 195
-
-
-@pytest.mark.long
-def test_presets_from_python():
-    out = in_a_process_of_its_own(EXAMPLES / "training" / "train_presets.py")
-    assert max(float(value) for value in re.findall(r"best mean return ([\d.]+)", out)) >= 300

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from operant.training.targets import list_presets, load_config
     from operant.training.training import Observer, Training, TrainResult
+    from operant.training.viewing import load_policy
 
 _HOMES = {
     "AdvancedReplayBuffer": ".serial",
@@ -43,6 +44,7 @@ _HOMES = {
     "evaluate": ".evaluating",
     "list_presets": ".targets",
     "load_config": ".targets",
+    "load_policy": ".viewing",
     "resume": ".entry",
     "train": ".entry",
 }
@@ -64,6 +66,7 @@ __all__ = [
     "get_epsilon_greedy_fn",
     "list_presets",
     "load_config",
+    "load_policy",
     "make_envs",
     "resume",
     "serial_pipeline",

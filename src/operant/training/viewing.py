@@ -66,11 +66,16 @@ class LoadedPolicy:
             )
             self.normalizer.load_state_dict(about["normalizer"])
 
-    def act(self, obs: Any) -> Any:
+    def act(self, obs: Any, mask: np.ndarray[Any, Any] | None = None) -> Any:
+        """Greedy actions [N, …] for observations [N, …] as the environment gives them; ``mask`` [N, A]: what is allowed.
+
+        Without a mask, that of this policy's own environment counts.
+        """
         adapted = self.algorithm.adapter.adapt(obs)
         if self.normalizer is not None:
             adapted = self.normalizer.observe(adapted, learn=False)
-        mask = self.env.action_mask
+        if mask is None:
+            mask = self.env.action_mask
         if mask is None:
             mask = self.algorithm.adapter.mask(obs, None)
         return greedy_or_sampled(self.algorithm, adapted, mask, None)

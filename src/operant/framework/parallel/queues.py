@@ -170,7 +170,7 @@ class LocalQueue:
             if answers or not self.hosted.take_back(pending):
                 return True
         if in_time:
-            _LOG.warning("queue %r was full when finish was raised: one item was not put", self.name)
+            _LOG.info("queue %r was full when finish was raised: one item was not put", self.name)
             return False
         raise TimeoutError(f"queue {self.name!r} stayed full ({self.settings.maxsize} items) for {timeout} s")
 

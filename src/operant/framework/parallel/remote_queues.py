@@ -41,12 +41,12 @@ class RemoteQueue:
     def put(self, item: Any, timeout: float | None = None) -> bool:
         request = self._ask("put", item, timeout)
         if request is None:
-            _LOG.warning("queue %r was closed when finish was raised: one item was not put", self.name)
+            _LOG.info("queue %r was closed when finish was raised: one item was not put", self.name)
             return False
         if request.value is True:
             return True
         if self._router.ending:
-            _LOG.warning("queue %r was full when finish was raised: one item was not put", self.name)
+            _LOG.info("queue %r was full when finish was raised: one item was not put", self.name)
             return False
         raise TimeoutError(f"queue {self.name!r} stayed full ({self.settings.maxsize} items) for {timeout} s")
 
