@@ -3,8 +3,8 @@
 Whatever has an order of additions adds in the same order as the numpy code beside it (`SumTree`, `ReplayBuffer`): a
 training gives the same bits with and without numba. Powers are left to numpy for the same reason.
 
-Each function has one signature. It is compiled when this module is imported, or comes from numba's cache; processes that
-compile at the same time write the same code, each file by an atomic rename.
+Each function has one signature. It is compiled when this module is imported, or comes from numba's cache; processes
+that compile at the same time write the same code, each file by an atomic rename.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         if self._kernels is None or arrays["reward"].dtype != np.float32:
             return super().transitions(slot)
         count = slot.size
-        # Made here, one by one: numba takes twice as long to hand over a new array, and so does unpacking one of two rows.
+        # Made here, one by one: numba takes twice as long to hand over a new array, numpy to unpack one of two rows.
         generation, following = np.empty(count, np.int64), np.empty(count, np.int64)
         ended, kept_at = np.empty(count, np.int64), np.empty(count, np.int64)
         reward, discount = np.empty(count, np.float32), np.empty(count, np.float32)

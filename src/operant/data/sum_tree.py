@@ -19,9 +19,9 @@ class SumTree:
     """``size`` weights. Every inner sum is recomputed from its children, so rounding errors never pile up.
 
     Wide and shallow: leaves, nodes, blocks of nodes and rows of blocks instead of twenty levels of pairs, so a batch
-    costs a handful of numpy calls. Sums are made from left to right, each addition rounded: with a matrix product, a third
-    of the time, the order and so the last bit would depend on the processor and the BLAS, and the compiled code could
-    not make the same sums.
+    costs a handful of numpy calls. Sums are made from left to right, each addition rounded: with a matrix product, a
+    third of the time, the order and so the last bit would depend on the processor and the BLAS, and the compiled code
+    could not make the same sums.
 
     :param kernels: `operant.data.kernels`, to have the loops compiled.
     """
@@ -46,7 +46,7 @@ class SumTree:
             self._before_row,
         )
         self._stale = False  # whether the sums of all rows and blocks before each one are those of earlier weights
-        self._strata = np.zeros(0)  # 0, 1, … and where rows of sums begin, for the last size of batch
+        self._strata: Array = np.zeros(0)  # 0, 1, … and where rows of sums begin, for the last size of batch
         self._row_starts = np.zeros(0, np.int64)
 
     @property
