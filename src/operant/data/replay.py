@@ -104,7 +104,7 @@ class ReplayBuffer:
         for path in self._obs_paths:
             self._arrays[path][pending] = following[path]
         self._written += 1
-        ended = np.flatnonzero(terminated | truncated)
+        (ended,) = (terminated | truncated).nonzero()
         if ended.size:
             self._keep_finals(row.start + ended, pending.start + ended)
 
@@ -146,12 +146,14 @@ class ReplayBuffer:
         if not self._written:
             return
         expected = self._slots(self._written)
-        broken = np.zeros(self.num_envs, np.bool_)
+        broken: Array | None = None
         for path in self._obs_paths:
             stored = self._arrays[path][expected]
             differs = stored != np.asarray(leaves[path], stored.dtype)
-            broken |= differs.reshape(self.num_envs, -1).any(axis=1)
-        if not broken.any():
+            if differs.any():
+                where = differs.reshape(self.num_envs, -1).any(axis=1)
+                broken = where if broken is None else broken | where
+        if broken is None:
             return
         last = self._slots(self._written - 1)
         broken &= self._final_at[last] < 0
