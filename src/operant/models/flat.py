@@ -77,7 +77,7 @@ class FlatAdam:
         self._square = torch.zeros_like(flat.tensor)
         self._count = torch.zeros(())
         self._count_array = self._count.numpy()  # the same memory; counting in torch takes ten times as long
-        self._lists = [flat.tensor], [flat.grad_tensor], [self._mean], [self._square], [], [self._count]
+        self._lists: Any = [flat.tensor], [flat.grad_tensor], [self._mean], [self._square], [], [self._count]
 
     def step(self, rate: float) -> None:
         # The fused kernel called directly: torch.optim.Adam(fused=True) spends more on its bookkeeping. None of these

@@ -144,7 +144,7 @@ class FusedMLP:
     def forward(self, inputs: Array, slot: int = 0) -> Array:
         space = self._space(len(inputs), slot)
         space.input = value = inputs
-        before = None  # the value as torch sees it
+        before = space.torch_values[0]  # the latest value as torch sees it; the first product is never torch's
         for layer, out, tensor, by_torch in space.forward:
             if by_torch:
                 torch.addmm(layer.torch_bias, before, layer.torch_weight_t, out=tensor)
