@@ -12,7 +12,7 @@ from operant.data.trees import Array
 __all__ = ["SumTree"]
 
 _SHIFT = 4
-_FAN = 1 << _SHIFT  # children of a node; measured: 8 and 32 are slower
+_FAN = 1 << _SHIFT  # children of a node; measured: 32 is slower at 100,000 weights, 8 at a million
 
 
 class SumTree:
