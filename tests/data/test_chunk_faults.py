@@ -21,7 +21,7 @@ import numpy as np
 from operant.data import PrioritizedReplayBuffer, prune_chunks
 
 folder = Path(sys.argv[1])
-buffer, rng, row = PrioritizedReplayBuffer(4000, 4), np.random.default_rng(0), 0
+buffer, rng, row = PrioritizedReplayBuffer(4000, 4, jit=False), np.random.default_rng(0), 0
 latest = folder / "latest.json"
 if latest.exists():
     manifest = json.loads(latest.read_text())

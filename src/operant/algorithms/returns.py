@@ -27,8 +27,8 @@ def advantages(
     carry = (gamma * lam) * (1.0 - (terminated | truncated))
     delta, carry = delta.astype(np.float32, copy=False), carry.astype(np.float32, copy=False)
     result = np.empty_like(delta)
-    running = np.zeros_like(delta[0])
-    for t in range(len(delta) - 1, -1, -1):
-        running = delta[t] + carry[t] * running
-        result[t] = running
+    following = np.zeros_like(delta[0])
+    for now, weight, out in zip(delta[::-1], carry[::-1], result[::-1], strict=True):
+        np.multiply(weight, following, out=out)
+        following = np.add(now, out, out=out)
     return result

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.data import chunks
+from operant.data import chunks, compiled
 from operant.data.replay import ReplayBuffer
 from operant.data.sum_tree import SumTree
 from operant.data.trees import Array, Tree
@@ -20,6 +20,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
     """P(i) = p_i^alpha / sum p^alpha (eq. 1); weight (N P(i))^-beta over the largest of the batch (section 3.4).
 
     New steps get the highest priority seen. Batches are stratified: one draw from each of B equal parts of the sum.
+
+    :param jit: compile the loops with numba: the same bits, sooner. None: if numba is installed.
     """
 
     def __init__(
@@ -32,60 +34,96 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         alpha: float = 0.6,
         beta: float = 0.4,
         epsilon: float = 1e-6,
+        jit: bool | None = None,
     ) -> None:
         super().__init__(capacity, num_envs, n_step=n_step, gamma=gamma)
+        self._kernels, self.path = (None, "numpy") if jit is False else compiled.kernels()
+        if jit and self._kernels is None:
+            raise UsageError(f"jit=True needs numba: pip install 'operant[jit]'; here it is {self.path}")
         self.alpha = alpha
         self.beta = beta  # of the next batch; raise it towards 1 as training goes on
         self.epsilon = epsilon
         self._highest = 1.0  # p^alpha
-        self._tree = SumTree(self._ring * num_envs)
+        self._tree = SumTree(self._ring * num_envs, self._kernels)
         self._entered = 0  # rows of which the tree knows
-        self._strata: Array = np.zeros(0)  # 0, 1, …, of the last size of batch
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> dict[str, Tree]:
         """As the uniform buffer, with importance weights ``weight`` [B]."""
-        slot, mass = self._draw(batch_size, rng)
+        slot, weight = self._draw(batch_size, rng)
         batch = self.transitions(slot)
-        batch["weight"] = self._importance(mass)
+        batch["weight"] = weight
+        return batch
+
+    def transitions(self, slot: Array) -> dict[str, Tree]:
+        arrays = self._arrays
+        if self._kernels is None or arrays["reward"].dtype != np.float32:
+            return super().transitions(slot)
+        count = slot.size
+        # Made here, one by one: numba takes twice as long to hand over a new array, numpy to unpack one of two rows.
+        generation, following = np.empty(count, np.int64), np.empty(count, np.int64)
+        ended, kept_at = np.empty(count, np.int64), np.empty(count, np.int64)
+        reward, discount = np.empty(count, np.float32), np.empty(count, np.float32)
+        terminated, truncated = np.empty(count, np.bool_), np.empty(count, np.bool_)
+        ends = self._kernels.follow(
+            slot,
+            self.num_envs,
+            self._powers(),
+            self._generation,
+            self._final_at,
+            arrays["reward"],
+            arrays["terminated"],
+            arrays["truncated"],
+            generation,
+            reward,
+            discount,
+            terminated,
+            truncated,
+            following,
+            ended,
+            kept_at,
+        )
+        batch = {"obs": self._obs(slot)}
+        for name in self._copied:
+            batch[name] = self._field(name, slot)
+        batch["reward"] = reward
+        batch["next_obs"] = self._next_obs(following, ended[:ends], kept_at[:ends])
+        batch["discount"] = discount
+        batch["terminated"] = terminated
+        batch["truncated"] = truncated
+        batch["index"] = slot
+        batch["generation"] = generation
         return batch
 
     def sample_sequences(
         self, batch_size: int, length: int, rng: np.random.Generator, *, burn_in: int = 0
     ) -> dict[str, Tree]:
-        slot, mass = self._draw(batch_size, rng)
-        return self.sequences(slot, length, burn_in=burn_in) | {"weight": self._importance(mass)}
+        slot, weight = self._draw(batch_size, rng)
+        return self.sequences(slot, length, burn_in=burn_in) | {"weight": weight}
 
     def draw(self, batch_size: int, rng: np.random.Generator) -> Array:
         return self._draw(batch_size, rng)[0]
 
     def _draw(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Slots and their p^alpha."""
+        """Slots and their importance weights."""
         if not self._written:
             raise UsageError("the buffer is empty; add steps before drawing from it")
         self._enter_new_rows()
-        if len(self._strata) != batch_size:
-            self._strata = np.arange(batch_size)
-        mass = rng.random(batch_size)
-        mass += self._strata
-        mass *= self._tree.total / batch_size
-        return self._tree.find(mass)
-
-    def _importance(self, mass: Array) -> Array:
-        # N and the sum cancel when divided by the largest, which is that of the smallest mass.
-        return np.asarray((mass / np.minimum.reduce(mass)) ** -self.beta, dtype=np.float32)
+        slot, mass, least = self._tree.draw(rng.random(batch_size))
+        # N and the sum cancel when divided by the largest weight, which is that of the smallest mass.
+        mass /= least
+        return slot, np.asarray(mass**-self.beta, dtype=np.float32)
 
     def update_priorities(self, index: Array, priority: Array, generation: Array) -> None:
         """Set the priorities of steps drawn earlier; those that have been overwritten since are left alone."""
         if not index.size:
             return
         priority = np.asarray(priority, np.float64)
-        # A ufunc's own reduce: the methods `max` and `min` take half as long again for arrays this small.
-        highest = float(np.maximum.reduce(priority))
-        if not (highest < np.inf and np.minimum.reduce(priority) >= 0):  # a NaN makes comparisons false
+        highest = _highest(priority) if self._kernels is None else self._kernels.highest(priority)
+        if highest < 0:
             raise UsageError("priorities must be finite and not negative; a loss that is NaN or infinite makes others")
         self._enter_new_rows()
         oldest = self._written - self.rows
-        if np.minimum.reduce(generation) < oldest:
+        if oldest > 0 and np.minimum.reduce(generation) < oldest:
             kept = generation >= oldest
             index, priority = index[kept], priority[kept]
             if not index.size:
@@ -116,3 +154,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree.load(saved["weights"])
         self._highest = float(saved["highest"])
         self._entered = self._written
+
+
+def _highest(priority: Array) -> float:
+    """The highest priority, or -1 if one of them is negative, infinite or not a number."""
+    # A ufunc's own reduce: the methods `max` and `min` take half as long again for arrays this small.
+    highest = float(np.maximum.reduce(priority))
+    return highest if highest < np.inf and np.minimum.reduce(priority) >= 0 else -1.0  # a NaN makes comparisons false

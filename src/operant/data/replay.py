@@ -53,7 +53,11 @@ class ReplayBuffer:
         self._steps: Array = np.zeros(0)  # [ring * N]
         self._arrays: dict[str, Array] = {}  # [ring * N, ...] by path: observations, and views of the records' fields
         self._obs_paths: list[str] = []
+        self._copied: list[str] = []  # fields that a batch has as they are at its first step
+        self._generation: Array = np.zeros(0)
         self._final_at: Array = np.zeros(0)
+        self._powers_of = (0.0, 0)
+        self._kept_powers: Array = np.zeros(0)
         self._finals: dict[str, Array] = {}  # [F, ...], grows
         self._free: list[int] = []
         self._saved: chunks.Saved = {}
@@ -94,13 +98,13 @@ class ReplayBuffer:
         pending = self._slots(self._written + 1)
         for path, leaf in leaves.items():
             self._arrays[path][row] = leaf
-        self._steps["generation"][row] = self._written
+        self._generation[row] = self._written
         if self._written + 1 >= self._ring:  # that row held the oldest step, which is not to be drawn any more
             self._forget_finals(pending)
         for path in self._obs_paths:
             self._arrays[path][pending] = following[path]
         self._written += 1
-        ended = np.flatnonzero(terminated | truncated)
+        (ended,) = (terminated | truncated).nonzero()
         if ended.size:
             self._keep_finals(row.start + ended, pending.start + ended)
 
@@ -123,7 +127,8 @@ class ReplayBuffer:
         self._steps = np.zeros(size, np.dtype(own + fields, align=True))
         self._arrays = tree_zeros({path: spec[path] for path in self._obs_paths}, (size,))
         self._arrays |= {path: self._steps[path] for path, _, _ in fields}
-        self._final_at = self._steps["final_at"]
+        self._copied = [name for name in structure if name not in _OF_THE_END]
+        self._generation, self._final_at = self._steps["generation"], self._steps["final_at"]
         self._final_at[:] = -1
         self._grow_finals(max(16, self.num_envs))
 
@@ -141,12 +146,14 @@ class ReplayBuffer:
         if not self._written:
             return
         expected = self._slots(self._written)
-        broken = np.zeros(self.num_envs, np.bool_)
+        broken: Array | None = None
         for path in self._obs_paths:
             stored = self._arrays[path][expected]
             differs = stored != np.asarray(leaves[path], stored.dtype)
-            broken |= differs.reshape(self.num_envs, -1).any(axis=1)
-        if not broken.any():
+            if differs.any():
+                where = differs.reshape(self.num_envs, -1).any(axis=1)
+                broken = where if broken is None else broken | where
+        if broken is None:
             return
         last = self._slots(self._written - 1)
         broken &= self._final_at[last] < 0
@@ -219,11 +226,10 @@ class ReplayBuffer:
             steps, ends, last, reward, discount = self._n_steps(slot)
         discount[ends["terminated"]] = 0.0
         batch = {"obs": self._obs(slot)}
-        for name in self._structure:
-            if name not in _OF_THE_END:
-                batch[name] = self._of_records(name, steps)
+        for name in self._copied:
+            batch[name] = self._of_records(name, steps)
         batch["reward"] = np.ascontiguousarray(reward, np.float32)
-        batch["next_obs"] = self._next_obs(last, ends["final_at"])
+        batch["next_obs"] = self._next_obs(*self._after_last(last, ends["final_at"]))
         batch["discount"] = discount
         batch["terminated"] = np.ascontiguousarray(ends["terminated"])
         batch["truncated"] = np.ascontiguousarray(ends["truncated"])
@@ -238,27 +244,48 @@ class ReplayBuffer:
         generation = rows["generation"]
         follows = generation[1:] == generation[0] + ahead[1:]  # not so after the newest step
         follows &= rows["final_at"][:-1] < 0
-        taken = np.logical_and.accumulate(follows, axis=0)
-        further = taken.sum(axis=0)
-        powers = self.gamma ** np.arange(self.n_step + 1)
-        reward = rows["reward"][0] + np.einsum("kb,kb,k->b", rows["reward"][1:], taken, powers[1:-1])
+        further = np.logical_and.accumulate(follows, axis=0).sum(axis=0)
+        powers = self._powers()
+        # Added one after the other, as the compiled code does; what comes after the last step is not looked at.
+        returns = np.add.accumulate(rows["reward"] * powers[:-1, None], axis=0)
+        reward = returns[further, np.arange(slot.size)]
         last = slot + further * self.num_envs
         ends = self._steps.take(last, mode="wrap")
         return rows[0], ends, last, reward, powers[1 + further].astype(np.float32)
+
+    def _powers(self) -> Array:
+        """Gamma to the power of 0, 1, …, n, by multiplication: how exact a power is differs between processors."""
+        key = (self.gamma, self.n_step)
+        if key != self._powers_of:
+            self._powers_of = key
+            self._kept_powers = np.multiply.accumulate([1.0, *[self.gamma] * self.n_step])
+        return self._kept_powers
 
     def _obs(self, slot: Array) -> Tree:
         leaves = {path: self._arrays[path].take(slot, axis=0) for path in self._obs_paths}
         return tree_unflatten(self._structure["obs"], leaves)
 
-    def _next_obs(self, slot: Array, final_at: Array) -> Tree:
-        following = slot + self.num_envs
+    def _after_last(self, slot: Array, final_at: Array) -> tuple[Array, Array, Array]:
+        """What `_next_obs` takes, from the slots of last steps."""
         (ended,) = (final_at >= 0).nonzero()
+        return slot + self.num_envs, ended, final_at[ended]
+
+    def _next_obs(self, following: Array, ended: Array, kept_at: Array) -> Tree:
+        """The observations at these slots; those numbered ``ended`` are last ones of episodes, kept apart."""
         leaves = {}
         for path in self._obs_paths:
             leaves[path] = self._arrays[path].take(following, axis=0, mode="wrap")
             if ended.size:
-                leaves[path][ended] = self._finals[path].take(final_at[ended], axis=0)
+                leaves[path][ended] = self._finals[path].take(kept_at, axis=0)
         return tree_unflatten(self._structure["obs"], leaves)
+
+    def _field(self, name: str, slot: Array) -> Tree:
+        """A field of the steps at these slots."""
+        structure = self._structure[name]
+        if isinstance(structure, str):
+            return self._arrays[structure][slot]
+        paths = [path for path in self._arrays if path.startswith(f"{name}/")]
+        return tree_unflatten(structure, {path: self._arrays[path][slot] for path in paths})
 
     def _of_records(self, name: str, steps: Array) -> Tree:
         structure = self._structure[name]
@@ -285,7 +312,7 @@ class ReplayBuffer:
         mask = np.zeros((total, slot.size), np.bool_)
         slots[burn_in], mask[burn_in] = slot, True
         stored = min(self._written, self.rows)
-        generation = self._steps["generation"][slot]
+        generation = self._generation[slot]
         age = self._written - generation  # 1 for the newest step
         for t in range(burn_in - 1, -1, -1):
             before = slots[t + 1] - self.num_envs
@@ -298,7 +325,7 @@ class ReplayBuffer:
         flat = np.where(mask, slots, slot).reshape(-1)
         steps = self._steps.take(flat)
         whole = {name: self._of_records(name, steps) for name in self._structure if name != "obs"}
-        whole |= {"obs": self._obs(flat), "next_obs": self._next_obs(flat, steps["final_at"])}
+        whole |= {"obs": self._obs(flat), "next_obs": self._next_obs(*self._after_last(flat, steps["final_at"]))}
         batch: dict[str, Tree] = tree_map(lambda leaf: leaf.reshape(total, -1, *leaf.shape[1:]), whole)
         batch["discount"] = np.where(batch["terminated"], 0.0, self.gamma).astype(np.float32)
         first = mask.copy()
@@ -365,7 +392,7 @@ class ReplayBuffer:
         slots = self._row_slots(first, end)
         for path, array in self._arrays.items():
             array[slots[skip:]] = arrays[f"step:{path}"][skip:]
-        self._steps["generation"][slots[skip:]] = np.repeat(np.arange(first, end), self.num_envs)[skip:]
+        self._generation[slots[skip:]] = np.repeat(np.arange(first, end), self.num_envs)[skip:]
         kept = np.flatnonzero(arrays["ended"] >= skip)
         if kept.size:
             finals = {path: arrays[f"final:{path}"][kept] for path in self._obs_paths}

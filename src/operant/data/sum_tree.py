@@ -2,45 +2,67 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 
 from operant.data.trees import Array
 
 __all__ = ["SumTree"]
 
+_SHIFT = 4
+_FAN = 1 << _SHIFT  # children of a node; measured: 32 is slower at 100,000 weights, 8 at a million
+
 
 class SumTree:
     """``size`` weights. Every inner sum is recomputed from its children, so rounding errors never pile up.
 
-    Wide and shallow: three levels of arrays instead of twenty of pairs, so a batch costs a handful of numpy calls.
+    Wide and shallow: leaves, nodes, blocks of nodes and rows of blocks instead of twenty levels of pairs, so a batch
+    costs a handful of numpy calls. Sums are made from left to right, each addition rounded: with a matrix product, a
+    third of the time, the order and so the last bit would depend on the processor and the BLAS, and the compiled code
+    could not make the same sums.
+
+    :param kernels: `operant.data.kernels`, to have the loops compiled.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, kernels: Any = None) -> None:
         self.size = size
-        self._shift = 4 if size <= 1 << 18 else 5  # measured: narrow nodes are quicker until the top level gets long
-        fan = self._fan = 1 << self._shift
-        # row @ _before gives the sums of all entries before each one. For rows this short a matrix product takes a
-        # third of the time of np.cumsum, which must wait for each addition.
-        self._before = np.triu(np.ones((fan, fan)), k=1)
-        self._row_starts = np.zeros(0, np.int64)
-        self._all = np.ones(fan)
-        blocks = -(-size // fan**2)
-        self._leaves = np.zeros((blocks * fan, fan))
-        self._middle = np.zeros((blocks, fan))
-        self._top = np.zeros(blocks)
+        self._kernels = kernels
+        rows = -(-size // _FAN**3)
+        blocks = rows * _FAN
+        self._leaves = np.zeros((blocks * _FAN, _FAN))
+        self._nodes = np.zeros((blocks, _FAN))
+        self._blocks = np.zeros((rows, _FAN))
+        self._rows = np.zeros(rows)
+        self._before_row = np.zeros(rows + 1)
+        self._before_block = np.zeros(blocks)
         self._flat = self._leaves.reshape(-1)
-        self._flat_middle = self._middle.reshape(-1)
-        self._running = np.zeros(blocks + 1)  # sum of all blocks before each one
-        self._stale = False
+        self._levels = (
+            self._flat,
+            self._nodes.reshape(-1),
+            self._blocks.reshape(-1),
+            self._rows,
+            self._before_row,
+        )
+        self._stale = False  # whether the sums of all rows and blocks before each one are those of earlier weights
+        self._strata: Array = np.zeros(0)  # 0, 1, … and where rows of sums begin, for the last size of batch
+        self._row_starts = np.zeros(0, np.int64)
 
     @property
     def total(self) -> float:
-        self._update_running()
-        return float(self._running[-1])
+        if self._kernels is None:
+            self._sum_blocks()
+        return float(self._before_row[-1])
 
-    def _update_running(self) -> None:
+    def _sum_blocks(self) -> None:
         if self._stale:
-            self._top.cumsum(out=self._running[1:])
+            within = np.add.accumulate(self._blocks, axis=1)
+            self._rows[:] = within[:, -1]
+            np.add.accumulate(self._rows, out=self._before_row[1:])
+            before = self._before_block.reshape(self._blocks.shape)
+            before[:, 0] = self._before_row[:-1]
+            np.add(within[:, :-1], self._before_row[:-1, None], out=before[:, 1:])
             self._stale = False
 
     def get(self, index: Array) -> Array:
@@ -48,31 +70,44 @@ class SumTree:
 
     def set(self, index: Array, weight: Array | float) -> None:
         """Give the leaves ``index`` new weights; of one named twice the last counts."""
-        self._flat[index] = weight
-        middle = index >> self._shift
-        self._flat_middle[middle] = self._leaves.take(middle, axis=0) @ self._all
-        top = middle >> self._shift
-        self._top[top] = self._middle.take(top, axis=0) @ self._all
         self._stale = True
+        if self._kernels is not None:
+            index = np.ascontiguousarray(index, np.int64)
+            if not isinstance(weight, np.ndarray):
+                weight = np.full(index.size, weight)
+            self._kernels.set_weights(*self._levels, index, weight)
+            return
+        self._flat[index] = weight
+        for level, sums in pairwise((self._leaves, self._nodes, self._blocks)):
+            index = index >> _SHIFT
+            sums.reshape(-1)[index] = _sums(level.take(index, axis=0))
+
+    def draw(self, share: Array) -> tuple[Array, Array, float]:
+        """A leaf from each of B equal parts of the sum; ``share`` [B] in [0, 1) says where in its part.
+
+        Gives the leaves, their weights and the least of these.
+        """
+        count = share.size
+        part = self.total / count
+        if self._kernels is not None:
+            leaf, weight = np.empty(count, np.int64), np.empty(count)
+            least = self._kernels.draw(*self._levels, part, share, leaf, weight)
+            if least > 0.0:
+                return leaf, weight, least
+        if len(self._strata) != count:
+            self._strata = np.arange(count)
+        leaf, weight = self.find((share + self._strata) * part)
+        return leaf, weight, float(np.minimum.reduce(weight))
 
     def find(self, mass: Array) -> tuple[Array, Array]:
         """The leaf in which the running sum of weights passes each ``mass`` [B] in [0, total), and its weight."""
-        self._update_running()
-        node = self._running.searchsorted(mass, side="right")
+        self._sum_blocks()
+        node = self._before_block.searchsorted(mass, side="right")
         node -= 1
-        rest = mass - self._running.take(node)
-        starts = self._starts(mass.size)
-        before = self._middle.take(node, axis=0, mode="clip") @ self._before
-        place = _count(before <= rest[:, None])  # the child is the last one whose predecessors weigh no more
-        rest -= before.reshape(-1).take(starts + place)
-        node <<= self._shift
-        node += place
-        node -= 1
-        before = self._leaves.take(node, axis=0, mode="clip") @ self._before
-        node <<= self._shift
-        node += _count(before <= rest[:, None])
-        node -= 1
-        weight = self._flat.take(node, mode="clip")
+        rest = mass - self._before_block.take(node)
+        node, rest = self._descend(self._nodes, node, rest)
+        node, rest = self._descend(self._leaves, node, rest)
+        weight = self._flat.take(node)
         if not weight.all():  # a mass at the very edge of a sum, once in 10^15 times
             running = self._flat.cumsum()
             wrong = np.flatnonzero(weight <= 0)
@@ -80,10 +115,20 @@ class SumTree:
             weight = self._flat.take(node)
         return node, weight
 
+    def _descend(self, sums: Array, node: Array, rest: Array) -> tuple[Array, Array]:
+        """The child of each node in which ``rest`` lies, and what is left of it there."""
+        before = np.zeros((node.size, _FAN))  # the sums of all children before each one
+        np.add.accumulate(sums.take(node, axis=0)[:, :-1], axis=1, out=before[:, 1:])
+        child = _count(before <= rest[:, None])  # the last one whose predecessors weigh no more, counted from 1
+        rest = rest - before.reshape(-1).take(self._starts(node.size) + child)
+        child += node << _SHIFT
+        child -= 1
+        return child, rest
+
     def _starts(self, count: int) -> Array:
         """The place before each of so many rows of sums; batches mostly have one size."""
         if len(self._row_starts) != count:
-            self._row_starts = np.arange(0, count * self._fan, self._fan) - 1
+            self._row_starts = np.arange(0, count * _FAN, _FAN) - 1
         return self._row_starts
 
     def weights(self) -> Array:
@@ -93,9 +138,15 @@ class SumTree:
     def load(self, weights: Array) -> None:
         """Replace all weights at once."""
         self._flat[: self.size] = weights
-        self._flat_middle[:] = self._leaves @ self._all
-        self._top[:] = self._middle @ self._all
+        for level, sums in pairwise((self._leaves, self._nodes, self._blocks)):
+            sums.reshape(-1)[:] = _sums(level)
         self._stale = True
+        self._sum_blocks()
+
+
+def _sums(rows: Array) -> Array:
+    """The sum of each row, from left to right; numpy's own `sum` adds in an order of its own."""
+    return np.asarray(np.add.accumulate(rows, axis=1)[:, -1])
 
 
 def _count(rows: Array) -> Array:

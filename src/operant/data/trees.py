@@ -53,7 +53,21 @@ def tree_leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def tree_flatten(tree: Tree, path: str = "") -> dict[str, Any]:
     """All leaves by path."""
-    return dict(tree_leaves(tree, path))
+    leaves: dict[str, Any] = {}
+    _gather(tree, path, leaves)
+    return leaves
+
+
+def _gather(tree: Tree, path: str, leaves: dict[str, Any]) -> None:
+    # As `tree_leaves`, without its nested generators: every step that is stored goes through here.
+    if isinstance(tree, dict):
+        for name, part in tree.items():
+            _gather(part, f"{path}/{name}" if path else str(name), leaves)
+    elif isinstance(tree, tuple):
+        for i, part in enumerate(tree):
+            _gather(part, f"{path}/{i}" if path else str(i), leaves)
+    else:
+        leaves[path] = tree
 
 
 def tree_structure(tree: Tree, path: str = "") -> Any:

@@ -74,6 +74,8 @@ class _Space:
         self.torch_values = [torch.from_numpy(value) for value in self.values]
         # Small products are faster in numpy: a call to torch costs more than it saves.
         self.by_torch = [not layer.thin and rows * layer.inputs * layer.outputs >= _LARGE for layer in layers]
+        self.by_torch[0] = False  # what comes in is no memory of ours that torch sees
+        self.forward = list(zip(layers, self.values, self.torch_values, self.by_torch, strict=True))
         self.input: Array = self.values[0]
         self._slopes: _Slopes | None = None
 
@@ -142,23 +144,18 @@ class FusedMLP:
     def forward(self, inputs: Array, slot: int = 0) -> Array:
         space = self._space(len(inputs), slot)
         space.input = value = inputs
-        for number, layer in enumerate(self._layers):
-            out = space.values[number]
-            if number and space.by_torch[number]:
-                torch.addmm(
-                    layer.torch_bias,
-                    space.torch_values[number - 1],
-                    layer.torch_weight_t,
-                    out=space.torch_values[number],
-                )
+        before = space.torch_values[0]  # the latest value as torch sees it; the first product is never torch's
+        for layer, out, tensor, by_torch in space.forward:
+            if by_torch:
+                torch.addmm(layer.torch_bias, before, layer.torch_weight_t, out=tensor)
             else:
                 np.matmul(value, layer.weight_t, out=out)
                 np.add(out, layer.bias, out=out)
             if layer.activation == "tanh":
                 np.tanh(out, out=out)
             elif layer.activation == "relu":
-                torch.relu_(space.torch_values[number])
-            value = out
+                torch.relu_(tensor)
+            value, before = out, tensor
         return value
 
     def hidden(self, rows: int, slot: int = 0) -> Array:

@@ -138,24 +138,31 @@ class RolloutCollector(_Collector):
         final_at: list[Any] = []
         masks: list[Any] = []
         whole = not isinstance(obs, dict)
+        draw, advance, adapted, masked, normalizer = (
+            algorithm.draw,
+            env.step,
+            self._adapted,
+            self._masks,
+            self.normalizer,
+        )
+        rewards, terminated, truncated = self._reward, self._terminated, self._truncated
+        mask = None
         for t in range(steps):
             self._store(t, obs, whole)
-            mask = self._mask()
-            if mask is not None:
-                masks.append(mask)
-            for_env, action = algorithm.draw(obs, noise[t], mask)
+            if masked:
+                mask = self._mask()
+                if mask is not None:
+                    masks.append(mask)
+            for_env, action = draw(obs, noise[t], mask)
             if self._action is None:
                 self._action = np.zeros((steps, *action.shape), action.dtype)
             self._action[t] = action
-            step = env.step(for_env)
-            self._terminated[t] = step.terminated
-            self._truncated[t] = step.truncated
-            reward = step.reward
-            if self.normalizer is not None:
-                reward = self.normalizer.reward(reward, step.done)
-            self._reward[t] = reward
+            step = advance(for_env)
+            terminated[t] = step.terminated
+            truncated[t] = step.truncated
+            rewards[t] = step.reward if normalizer is None else normalizer.reward(step.reward, step.done)
             self._raw = step.obs
-            obs = self._adapted(step.obs)
+            obs = adapted(step.obs)
             if step.final_obs is not None:
                 self.episodes.add(step)
                 # Where both flags are set termination counts, and nothing is bootstrapped.

@@ -328,6 +328,10 @@ class Training:
     # -- saying ------------------------------------------------------------------------------------------------------
     def _say_how(self) -> None:
         self._say(f"networks: {self.algorithm.path}")
+        if isinstance(self.collector, TransitionCollector):
+            buffer = self.collector.buffer
+            if isinstance(buffer, PrioritizedReplayBuffer):
+                self._say(f"prioritised replay: {buffer.path}")
         self._say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
         if not self.env.exact:
             self._say(f"resume is inexact: {self.env.inexact_reason}")
