@@ -67,7 +67,7 @@ class LoadedPolicy:
             self.normalizer.load_state_dict(about["normalizer"])
 
     def act(self, obs: Any, mask: np.ndarray[Any, Any] | None = None) -> Any:
-        """Greedy actions [N, …] for observations [N, …] as the environment gives them; ``mask`` [N, A]: what may be done.
+        """Greedy actions [N, …] for observations [N, …] as the environment gives them; ``mask`` [N, A]: which may be.
 
         Without a mask, that of this policy's own environment counts.
         """
