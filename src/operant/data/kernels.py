@@ -38,13 +38,16 @@ def _field(kind: Any) -> Any:
 
 
 def _compiled(*arguments: Any) -> Callable[[_Function], _Function]:
+    compile_it: Any = njit  # a decorator whose types mypy knows only where numba is installed
+
     def decorate(function: _Function) -> _Function:
+        made: _Function
         try:
-            made: _Function = njit(arguments, cache=True, nogil=True)(function)
+            made = compile_it(arguments, cache=True, nogil=True)(function)
         except Exception:
             # Nowhere to write the cache to (a read-only installation without a home), a full disk, a damaged file.
             # If the cache is not what is wrong, this fails in the same way.
-            made = njit(arguments, nogil=True)(function)
+            made = compile_it(arguments, nogil=True)(function)
         return made
 
     return decorate
