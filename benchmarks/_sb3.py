@@ -39,6 +39,8 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
         }
     if ours["name"] == "a2c":
         own["use_rms_prop"] = ours["optimizer"] == "rmsprop"
+    if model["state_noise"]:
+        own |= {"use_sde": True, "sde_sample_freq": model["state_noise_steps"] or -1}
     if ours["name"] == "ppo":
         own |= {"batch_size": ours["minibatch"], "n_epochs": ours["epochs"], "clip_range": ours["clip"]}
     return {

@@ -41,11 +41,11 @@ ROWS: dict[str, int | None] = {
     "cartpole-a2c": 100_000,
     "acrobot-ppo": 100_000,
     "acrobot-dqn": 10_000,
-    "mountaincar-dqn": 60_000,
+    "mountaincar-dqn": None,
     "pendulum-ppo": None,
-    "pendulum-a2c": 300_000,
-    "lunarlander-ppo": 200_000,
-    "lunarlander-dqn": 25_000,
+    "pendulum-a2c": None,
+    "lunarlander-ppo": 500_000,
+    "lunarlander-dqn": 50_000,
 }
 
 

@@ -133,7 +133,7 @@ if __name__ == "__main__":
 """
     )
     for seconds in (3, 20, 120):  # on a busy machine the training has hardly begun after three
-        scheduler = made(text, time_out=seconds)
+        scheduler = made(text, time_out=seconds, dijob_project_name=f"within-{seconds}")
         opt = hpo(scheduler.get_hpo_callable()).grid(silent=True).max_retries(2).maximize(R["v"])
         assert opt.spaces({"policy": {"gamma": randint(7, 7)}}).run() is None
         error = opt.history[0].error or ""
