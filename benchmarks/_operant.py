@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["solve", "time_training"]
+__all__ = ["recorded_training", "solve", "time_training"]
 
 
 @contextmanager
-def _training(config: Any) -> Iterator[Any]:
+def recorded_training(config: Any) -> Iterator[Any]:
     """A training that is recorded as always, in a folder that is thrown away."""
     from operant.tracking import SummaryWriter
     from operant.training import Training
@@ -35,7 +35,7 @@ def time_training(preset: str, steps: int, seed: int) -> dict[str, float]:
     whole = load_config(preset).total_steps
     changes = [f"seed={seed}", f"total_steps={steps}", f"log.every={whole // 200}"]
     changes += [f"checkpoint.every={whole // 10}", "evaluation.every=1000000000", "evaluation.episodes=1"]
-    with _training(load_config(preset, changes)) as training:
+    with recorded_training(load_config(preset, changes)) as training:
         startup = time.process_time()
         wall, cpu = time.perf_counter(), time.process_time()
         result = training.run()
@@ -76,7 +76,7 @@ def solve(preset: str, seed: int, limit: int, every: int, good: float) -> dict[s
         return _watch
 
     config["callbacks"] = [watch]
-    with _training(TrainConfig.from_mapping(config)) as training:
+    with recorded_training(TrainConfig.from_mapping(config)) as training:
         cpu, wall = time.process_time(), time.perf_counter()
         training.run()
         return {

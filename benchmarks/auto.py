@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from _operant import recorded_training
+
 # Case -> preset, environment steps.
 CASES = {"ppo": ("cartpole-ppo", 40_960), "a2c": ("cartpole-a2c", 80_000), "dqn": ("cartpole-dqn", 6_144)}
 BAR = 1.3
@@ -24,24 +26,14 @@ BAR = 1.3
 
 def plain(preset: str, steps: int, seed: int) -> dict[str, float]:
     """`operant train`, start-up apart."""
-    from operant.tracking import SummaryWriter
-    from operant.training import Training, load_config
+    from operant.training import load_config
 
     changes = [f"seed={seed}", f"total_steps={steps}", "log.every=1000", "checkpoint.every=1000000000"]
     config = load_config(preset, [*changes, "evaluation.every=1000000000", "evaluation.episodes=1"])
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / ".operant"
-        root.mkdir()
-        with SummaryWriter(config.name, root=root) as writer:
-            training = Training(config, writer)
-            training.begin()
-            wall, cpu = time.perf_counter(), time.process_time()
-            result = training.run()
-            return {
-                "steps": result.steps,
-                "cpu": time.process_time() - cpu,
-                "wall": time.perf_counter() - wall,
-            }
+    with recorded_training(config) as training:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = training.run()
+        return {"steps": result.steps, "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
 
 
 def lightning(preset: str, steps: int, seed: int) -> dict[str, float]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Message", "collect_messages", "post_message"]
+__all__ = ["Message", "collect_messages", "is_message_name", "post_message", "put_message"]
 
 MAX_BYTES = 1 << 20
+_NAME = re.compile(r"[0-9]{20}-[0-9a-f]{8}\.json")  # the time in nanoseconds, by which messages sort
 
 
 class Message(NamedTuple):
@@ -24,17 +26,26 @@ class Message(NamedTuple):
 
 def post_message(folder: Path, content: dict[str, Any]) -> Path:
     """Leave a message (``{"type": "stop", …}``) for the controller of the search in ``folder``."""
+    return put_message(folder, f"{time.time_ns():020d}-{os.urandom(4).hex()}.json", content)
+
+
+def is_message_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def put_message(folder: Path, name: str, content: dict[str, Any]) -> Path:
+    """Leave a message under a name that it has already; it is on disk when this returns."""
     inbox = folder / "inbox"
     inbox.mkdir(parents=True, exist_ok=True)
-    name = f"{time.time_ns():020d}-{os.urandom(4).hex()}"
-    staged = inbox / f".{name}"
-    with staged.open("x", encoding="utf-8") as stream:
-        json.dump(content, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    target = inbox / f"{name}.json"
-    staged.rename(target)
-    return target
+    staged = inbox / f".{name}-{os.urandom(4).hex()}"
+    try:
+        with staged.open("x", encoding="utf-8") as stream:
+            json.dump(content, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        return staged.rename(inbox / name)
+    finally:
+        staged.unlink(missing_ok=True)
 
 
 def collect_messages(folder: Path, *, set_aside: bool = True) -> list[Message]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import re
-import secrets
 from pathlib import Path
 
 from operant.errors import OperantError, UsageError
 from operant.tracking.format.segments import segment_files
-from operant.tracking.journal.inbox import collect_messages
+from operant.tracking.journal.inbox import collect_messages, is_message_name, put_message
 from operant.tracking.reading.annotations import check_annotation
 from operant.tracking.remote.client import Client, RefusedError
 
@@ -20,34 +17,20 @@ __all__ = ["send_messages", "store_message"]
 
 log = logging.getLogger("operant.tracking")
 
-_NAME = re.compile(r"[0-9]{20}-[0-9a-f]{8}\.json")
-
 
 def store_message(folder: Path, name: str, data: bytes) -> None:
     """Put a message that arrived beside those of the run in ``folder``; one that is there already is left as it is."""
-    if not _NAME.fullmatch(name):
+    if not is_message_name(name):
         raise UsageError(f"{name!r} is not a message's name")
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
         raise UsageError("a message is a JSON object") from None
-    text = json.dumps(check_annotation(content))
+    said = check_annotation(content)
     if not segment_files(folder):
         raise OperantError("there is no such run here")
-    inbox = folder / "inbox"
-    inbox.mkdir(exist_ok=True)
-    target = inbox / name
-    if target.exists():
-        return
-    staged = inbox / f".{name}-{secrets.token_hex(4)}"
-    try:
-        with staged.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())  # the sender deletes its copy on the strength of our answer
-        staged.rename(target)
-    finally:
-        staged.unlink(missing_ok=True)
+    if not (folder / "inbox" / name).exists():
+        put_message(folder, name, said)  # durable: the sender deletes its copy on the strength of our answer
 
 
 def send_messages(client: Client, run_id: str, folder: Path) -> bool:
