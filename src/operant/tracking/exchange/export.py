@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from operant._util.files import replacing
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.tracking.reading.run import Run
 
@@ -49,9 +50,8 @@ def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
     if target.exists():
         raise UsageError(f"{target} exists already: name another place with --out, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = target.with_name(f".{target.name}.part")
-    form.write(run, staged)
-    staged.rename(target)
+    with replacing(target) as staged:
+        form.write(run, staged)
     return target
 
 
