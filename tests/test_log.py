@@ -69,5 +69,5 @@ def test_once_and_not_over_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_of_the_standard_logging_is_there_too() -> None:
     assert (log.INFO, log.getLogger, log.info) == (logging.INFO, logging.getLogger, logging.info)
-    with pytest.raises(AttributeError, match="neither operant.log nor logging has 'inform'"):
+    with pytest.raises(AttributeError, match=r"neither operant\.log nor logging has 'inform'"):
         log.inform("x")
