@@ -12,7 +12,7 @@ import pytest
 from operant.auto import launch
 from operant.hpo import R, choice, hpo
 from operant.schedulers import NaiveScheduler
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.ledger import read_ledger
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "auto"
 

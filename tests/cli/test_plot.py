@@ -18,8 +18,8 @@ from operant.cli import main
 from operant.cli.plotting.charts import Axis, Band, Bars, Heat, Line, Points, Spans, nice_ticks, shade, thin
 from operant.cli.plotting.of_runs import curves, smoothed
 from operant.cli.plotting.of_search import charts_of_search
+from operant.schedulers.engine.ledger import read_ledger
 from operant.schedulers.exchange.foreign import ForeignTrial, write_search
-from operant.schedulers.ledger import read_ledger
 from operant.tracking import Run
 
 HOSTILE = "<img src=x onerror=alert(1)>"

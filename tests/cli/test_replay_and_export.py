@@ -11,7 +11,7 @@ import yaml
 
 from operant.cli import main
 from operant.cli.search_scripts import run_main
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.ledger import read_ledger
 
 PROGRAM = """
 import sys, time

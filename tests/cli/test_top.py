@@ -24,7 +24,7 @@ from operant.cli import main
 from operant.cli.watching.draw import cells, line, log_lines, rule, shrink
 from operant.cli.watching.keyboard import split_keys
 from operant.cli.watching.scenes import SearchScene
-from operant.schedulers.ledger import controller_is_alive, read_ledger
+from operant.schedulers.engine.ledger import controller_is_alive, read_ledger
 
 PROGRAM = r"""
 import sys, time

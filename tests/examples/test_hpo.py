@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.ledger import read_ledger
 from operant.tracking.places import find_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hpo"

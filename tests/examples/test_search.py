@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from operant.schedulers import NaiveScheduler
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.ledger import read_ledger
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 

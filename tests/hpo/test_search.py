@@ -13,7 +13,7 @@ import pytest
 
 from operant.errors import UsageError
 from operant.hpo import C, ExpressionError, M, R, RunnerEventSet, Skip, choice, hpo, quniform, randint, uniform
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.ledger import read_ledger
 from operant.searchers import BaseSearcher
 from operant.tracking.places import find_root
 

@@ -16,7 +16,7 @@ import pytest
 from operant.assessors import AssessResult, BaseAssessor, MedianStopAssessor
 from operant.hpo import R, hpo, randint, report, uniform
 from operant.hpo.trials import StopTrial
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.ledger import read_ledger
 from operant.tracking.journal import post_message
 from operant.tracking.places import find_root
 

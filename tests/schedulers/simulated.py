@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from operant.schedulers.ledger import Ledger, read_ledger
-from operant.schedulers.plan import SearchPlan, make_plan
-from operant.schedulers.scheduler import Outcome, Scheduler
+from operant.schedulers.engine.ledger import Ledger, read_ledger
+from operant.schedulers.engine.scheduler import Outcome, Scheduler
+from operant.schedulers.planning.plan import SearchPlan, make_plan
 from operant.sites import SimulatedClock, SimulatedSite, Simulation, Submission
 from operant.tracking.journal import post_message
 

@@ -11,10 +11,11 @@ import pytest
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers import LocalJob, NaiveScheduler
-from operant.schedulers.compare import list_compares
-from operant.schedulers.ledger import read_ledger
-from operant.schedulers.overview import describe
-from operant.schedulers.view import LineView, NoView, TableView
+from operant.schedulers.engine.ledger import read_ledger
+from operant.schedulers.engine.view import NoView
+from operant.schedulers.views.compare import list_compares
+from operant.schedulers.views.display import LineView, TableView
+from operant.schedulers.views.overview import describe
 
 PYTHON = sys.executable
 

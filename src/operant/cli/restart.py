@@ -18,8 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.ledger import controller_is_alive, read_ledger
-    from operant.schedulers.overview import find_search
+    from operant.schedulers.engine.ledger import controller_is_alive, read_ledger
+    from operant.schedulers.views.overview import find_search
 
     root = find_root()
     folder = find_search(root, args.task)

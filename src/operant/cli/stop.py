@@ -16,8 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.ledger import controller_is_alive, read_ledger
-    from operant.schedulers.overview import describe, find_search
+    from operant.schedulers.engine.ledger import controller_is_alive, read_ledger
+    from operant.schedulers.views.overview import describe, find_search
     from operant.tracking.journal import post_message
 
     folder = find_search(find_root(), args.task)

@@ -12,8 +12,8 @@ from operant.errors import UsageError
 from operant.hpo.history import TrialRecord
 from operant.hpo.judging import Judge
 from operant.hpo.trials import TrialEnd
-from operant.schedulers.ledger import Ledger
-from operant.schedulers.restore import changed_keys
+from operant.schedulers.engine.ledger import Ledger
+from operant.schedulers.engine.restore import changed_keys
 from operant.tracking.journal import Journal, JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from operant.errors import UsageError
-from operant.schedulers.axes import axes_of
+from operant.schedulers.analysis.axes import axes_of
 from operant.tracking.reading.points import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
 from operant.web.charts import AXES

@@ -17,7 +17,7 @@ from operant.web.desk import LOOK_SECONDS, Desk
 from operant.web.runs_api import STEPS_PER_SECOND
 
 if TYPE_CHECKING:
-    from operant.schedulers.live import LiveSearch
+    from operant.schedulers.views.live import LiveSearch
 
 __all__ = ["Gauge", "metrics", "render"]
 

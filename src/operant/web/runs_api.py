@@ -9,7 +9,7 @@ from typing import Any
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers.criteria.expression import Expression, ExpressionError
-from operant.schedulers.overview import list_searches
+from operant.schedulers.views.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operant.schedulers.live import LiveSearch
-from operant.schedulers.overview import list_searches
+from operant.schedulers.views.live import LiveSearch
+from operant.schedulers.views.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import check_run_id, run_dir

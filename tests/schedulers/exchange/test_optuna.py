@@ -17,11 +17,11 @@ import yaml
 from operant.cli import main
 from operant.cli.search_scripts import ctl_main, run_main
 from operant.errors import UsageError
+from operant.schedulers.engine.ledger import read_ledger
 from operant.schedulers.exchange.foreign import ForeignTrial, write_search
 from operant.schedulers.exchange.from_optuna import import_from_optuna
 from operant.schedulers.exchange.to_optuna import export_to_optuna
-from operant.schedulers.ledger import read_ledger
-from operant.schedulers.recorded import job_reader, recorded_rule
+from operant.schedulers.views.recorded import job_reader, recorded_rule
 from operant.space import build_space
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")

@@ -26,11 +26,11 @@ from operant.cli.plotting.charts import (
     thin,
 )
 from operant.errors import MissingExtraError
-from operant.schedulers import analysis
-from operant.schedulers.axes import Axis as Setting
-from operant.schedulers.axes import axes_of, label
-from operant.schedulers.live import LiveSearch
-from operant.schedulers.recorded import job_history, recorded_rule
+from operant.schedulers.analysis import chart_data
+from operant.schedulers.analysis.axes import Axis as Setting
+from operant.schedulers.analysis.axes import axes_of, label
+from operant.schedulers.views.live import LiveSearch
+from operant.schedulers.views.recorded import job_history, recorded_rule
 
 __all__ = ["SEARCH_KINDS", "charts_of_search"]
 
@@ -51,14 +51,14 @@ class _Search:
     def __init__(self, live: LiveSearch) -> None:
         self.live = live
         self.reward = str(live.ledger.opened.get("reward") or "reward")
-        self.columns, self.settings, _ = analysis.job_columns(live)
+        self.columns, self.settings, _ = chart_data.job_columns(live)
         self.axes = axes_of(live.ledger)
         self._importance: dict[str, Any] | None = None
 
     @property
     def importance(self) -> dict[str, Any]:
         if self._importance is None:
-            self._importance = analysis.importance(analysis.trials_of(self.live))
+            self._importance = chart_data.importance(chart_data.trials_of(self.live))
         return self._importance
 
     def ranked_axes(self) -> list[Setting]:
@@ -186,7 +186,7 @@ def _axis_labels(axis: Setting) -> list[tuple[float, str]]:
 
 
 def _slice(search: _Search) -> list[Chart]:
-    found = {one["axis"]["name"]: one for one in analysis.slices(search.live)}
+    found = {one["axis"]["name"]: one for one in chart_data.slices(search.live)}
     rows = {search.columns["id"][row]: row for row in search.rewarded()}
     charts = []
     for axis in search.ranked_axes()[:_MOST_SLICES]:
@@ -211,7 +211,7 @@ def _contour(search: _Search) -> list[Chart]:
     charts = []
     axes = {one.name: one for one in search.axes}
     for a, b in itertools.combinations([one.name for one in search.ranked_axes()[:_PAIRED]], 2):
-        found = analysis.contour(search.live, a, b)
+        found = chart_data.contour(search.live, a, b)
         rewards = [one for one in found["points"]["reward"] if math.isfinite(one)]
         if not rewards:
             continue
@@ -266,7 +266,7 @@ def _intermediate(search: _Search) -> list[Chart]:
             return None
         return thin([float(one["iteration"]) for one in history], [float(one["value"]) for one in history])
 
-    found = analysis.intermediate(search.live, rule.attribute, curve)
+    found = chart_data.intermediate(search.live, rule.attribute, curve)
     rows = {job: row for row, job in enumerate(search.columns["id"])}
     best = search.live.ledger.best
     marks: list[Mark] = []

@@ -12,12 +12,12 @@ from rich.text import Text
 from operant.cli._terminal import duration
 from operant.cli.watching.draw import bar, cells, counts_lines, line, log_lines, rule, shrink, status_style
 from operant.errors import OperantError
-from operant.schedulers.chronicle import last_lines
-from operant.schedulers.follow import SearchFollower
-from operant.schedulers.ledger import JobRecord
-from operant.schedulers.overview import list_searches
-from operant.schedulers.recorded import job_reader, recorded_rule
-from operant.schedulers.rewards import JobReader
+from operant.schedulers.engine.ledger import JobRecord
+from operant.schedulers.planning.rewards import JobReader
+from operant.schedulers.views.chronicle import last_lines
+from operant.schedulers.views.follow import SearchFollower
+from operant.schedulers.views.overview import list_searches
+from operant.schedulers.views.recorded import job_reader, recorded_rule
 
 __all__ = ["AllScene", "Scene", "SearchScene"]
 
@@ -270,7 +270,7 @@ class AllScene:
         return [one for one in self._followers.values() if one.alive]
 
     def refresh(self) -> None:
-        from operant.schedulers.ledger import controller_is_alive
+        from operant.schedulers.engine.ledger import controller_is_alive
 
         for folder in list_searches(self.root):
             if folder in self._followers:

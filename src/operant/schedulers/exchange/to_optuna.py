@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.errors import UsageError
+from operant.schedulers.engine.ledger import JobRecord, Ledger, ProposalRecord, read_ledger
 from operant.schedulers.exchange.optuna_space import OptunaSpace
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
-from operant.schedulers.ledger import JobRecord, Ledger, ProposalRecord, read_ledger
-from operant.schedulers.recorded import job_history, recorded_rule
-from operant.schedulers.rewards import RewardRule
+from operant.schedulers.planning.rewards import RewardRule
+from operant.schedulers.views.recorded import job_history, recorded_rule
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
