@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_search(args: argparse.Namespace) -> int:
-    from operant.schedulers.archive import export_search
-    from operant.schedulers.overview import find_search
+    from operant.schedulers.archives.archive import export_search
+    from operant.schedulers.views.overview import find_search
     from operant.tracking.places import find_root
 
     if args.task is None:

@@ -22,8 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import yaml
 
-    from operant.schedulers.ledger import controller_is_alive
-    from operant.schedulers.overview import describe, find_search
+    from operant.schedulers.engine.state import controller_is_alive
+    from operant.schedulers.views.overview import describe, find_search
     from operant.sites.code import remove_tree
 
     root = find_root()

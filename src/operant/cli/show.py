@@ -22,14 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.ledger import no_garbage_collection
+    from operant.schedulers.engine.state import no_garbage_collection
 
     with no_garbage_collection():
         return _show(args)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from operant.schedulers.overview import describe, find_search, job_scalars
+    from operant.schedulers.views.overview import describe, find_search, job_scalars
 
     root = find_root()
     if args.task is None:
@@ -63,7 +63,7 @@ def _add_urls(root: Path, found: dict[str, Any]) -> None:
 
 
 def _show_all(root: Path, args: argparse.Namespace) -> int:
-    from operant.schedulers.overview import describe, list_searches
+    from operant.schedulers.views.overview import describe, list_searches
 
     found = [describe(folder) for folder in list_searches(root)]
     for one in found:

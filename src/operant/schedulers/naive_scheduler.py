@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
-from operant.schedulers.compare import join_compare
-from operant.schedulers.log import LogView
-from operant.schedulers.plan import load_plan, make_plan
-from operant.schedulers.scheduler import Outcome, Scheduler
-from operant.schedulers.view import NoView, View
-from operant.schedulers.workspace import Workspace
+from operant.schedulers.engine.scheduler import Outcome, Scheduler
+from operant.schedulers.engine.view import NoView, View
+from operant.schedulers.engine.workspace import Workspace
+from operant.schedulers.planning.plan import load_plan, make_plan
+from operant.schedulers.views.compare import join_compare
+from operant.schedulers.views.display import LogView
 from operant.sites import SITES, FunctionSite, LocalSite, Site
 from operant.sites.clock import Clock
 from operant.sites.code import take_snapshot
@@ -116,7 +116,7 @@ class NaiveScheduler(BaseScheduler):
 
     def _refuse_second_controller(self) -> None:
         """Before any file is touched; the journal's lease, taken later, is what really decides."""
-        from operant.schedulers.ledger import controller_is_alive
+        from operant.schedulers.engine.state import controller_is_alive
 
         if controller_is_alive(self.workdir):
             raise LeaseHeldError(self.workdir, read_lease(self.workdir))

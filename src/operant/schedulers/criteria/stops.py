@@ -12,7 +12,7 @@ from operant.registry import Registry, accepted_arguments
 from operant.schedulers._units import parse_duration
 
 if TYPE_CHECKING:
-    from operant.schedulers.scheduler import Scheduler
+    from operant.schedulers.engine.scheduler import Scheduler
 
 __all__ = [
     "STOP_CRITERIONS",
