@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operant.errors import MissingExtraError, UsageError
+from operant.errors import MissingExtraError
+from operant.http.security import Gatekeeper, is_loopback
+from operant.http.server import listen
 from operant.web.address import leave_address
-from operant.web.security import Gatekeeper, is_loopback
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -69,13 +70,7 @@ def run_ui(
             inner.state.hub.close()  # open pages must not hold up the end
             super().handle_exit(sig, frame)
 
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        hint = "; --port picks another" if error.errno == 98 else ""
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
-    reached = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    address = f"http://{reached}:{listener.getsockname()[1]}"
+    listener, address = listen(host, port)
     config = uvicorn.Config(
         app, log_level="warning", server_header=False, timeout_graceful_shutdown=1, h11_max_incomplete_event_size=65536
     )

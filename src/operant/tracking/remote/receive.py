@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import OperantError, UsageError
+from operant.tracking.format.blobs import BLOB_NAME, blob_path
 from operant.tracking.format.blocks import FILE_HEADER_SIZE, SEGMENT_FILE, parse_file_header, scan_blocks
 from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.segments import SEGMENT_NAME, segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.places import run_dir
-from operant.tracking.recording.blobs import BLOB_NAME, blob_path
 
 __all__ = ["BlobUpload", "OffsetError", "Receiver"]
 

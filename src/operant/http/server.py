@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from operant.errors import MissingExtraError, UsageError
 from operant.tracking.remote.receive import Receiver
 
-__all__ = ["application", "serve"]
+__all__ = ["application", "listen", "serve"]
 
 
 def application(root: Path, token: str, host_names: set[str]) -> Any:
@@ -22,8 +23,8 @@ def application(root: Path, token: str, host_names: set[str]) -> Any:
         from starlette.routing import Route
     except ImportError:
         raise MissingExtraError("`operant serve`", "web") from None
-    from operant.tracking.remote.http import ingest_routes
-    from operant.web.security import Gatekeeper
+    from operant.http.ingest import ingest_routes
+    from operant.http.security import Gatekeeper
 
     async def health(_: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
@@ -32,16 +33,23 @@ def application(root: Path, token: str, host_names: set[str]) -> Any:
     return Gatekeeper(Starlette(routes=routes), token, host_names)
 
 
+def listen(host: str, port: int) -> tuple[socket.socket, str]:
+    """A socket that takes connections, and the address to reach it by."""
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        hint = "; --port picks another" if error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
+    reached = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return listener, f"http://{reached}:{listener.getsockname()[1]}"
+
+
 def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
     """Serve until interrupted; ``ready`` is called with the address once connections are taken."""
     app = application(root, token, {host, socket.gethostname()})
     import uvicorn
 
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    shown = f"[{host}]" if ":" in host else host
+    listener, address = listen(host, port)
     config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=3)
-    ready(f"http://{shown}:{listener.getsockname()[1]}")
+    ready(address)
     uvicorn.Server(config).run(sockets=[listener])
