@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import yaml
 
-    from operant.schedulers.engine.ledger import controller_is_alive
+    from operant.schedulers.engine.state import controller_is_alive
     from operant.schedulers.views.overview import describe, find_search
     from operant.sites.code import remove_tree
     from operant.tracking.reading.compares import leave_compares

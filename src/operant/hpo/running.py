@@ -225,7 +225,7 @@ class _Over(BaseStopCriterion):
 def _stops_already(recorded: Recorded | None, judge: Judge) -> bool:
     if recorded is None or not judge.stops:
         return False
-    for number, proposal in recorded.ledger.proposals.items():
+    for number, proposal in recorded.state.proposals.items():
         end = recorded.end_of(number)
         if proposal.status == "FINISHED" and end is not None and judge.judge(proposal.config, end).stops:
             return True

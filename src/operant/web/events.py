@@ -112,7 +112,7 @@ class Stream:
                 return []
             self.cursor.search = search.version
             content = {"summary": search.summary(), "jobs": changed_jobs(search, before)}
-            axes = [axis.as_dict() for axis in axes_of(search.ledger)]
+            axes = [axis.as_dict() for axis in axes_of(search.state)]
             if axes != self._axes:  # of a search whose space is only seen by what it tries, they grow
                 self._axes = content["axes"] = axes
         return [self._event("search", content)]

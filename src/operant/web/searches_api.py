@@ -7,7 +7,7 @@ from typing import Any
 from operant.errors import UsageError
 from operant.schedulers.analysis import chart_data
 from operant.schedulers.analysis.axes import axes_of
-from operant.schedulers.engine.ledger import controller_is_alive
+from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import check_annotation
@@ -65,7 +65,7 @@ def describe(desk: Desk, ask: Ask) -> Any:
             text = None
         return {
             "summary": search.summary(),
-            "axes": [axis.as_dict() for axis in axes_of(search.ledger)],
+            "axes": [axis.as_dict() for axis in axes_of(search.state)],
             "jobs": columns,
             "settings": settings,
             "parents": parents,
@@ -100,7 +100,7 @@ def intermediate(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     tags: set[str] = set()
     with lock:
-        tag = ask.query.get("tag") or str(search.ledger.opened.get("reward") or "")
+        tag = ask.query.get("tag") or str(search.state.opened.get("reward") or "")
 
         def curve(job_id: str) -> tuple[list[float], list[float]] | None:
             try:
@@ -181,7 +181,7 @@ def stop_job(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     job_id = ask.path["job"]
     with lock:
-        job = search.ledger.jobs.get(job_id)
+        job = search.state.jobs.get(job_id)
         if job is None:
             raise NotFound(f"the search {search.name!r} has no job {job_id[:80]!r}")
         status, _ = search.status_of(job)
@@ -215,7 +215,7 @@ def _tell(desk: Desk, ask: Ask, message: dict[str, Any]) -> dict[str, Any]:
 
 def changed_jobs(search: LiveSearch, after: int) -> list[dict[str, Any]]:
     """Every job that is different since that version, with its settings."""
-    proposals = search.ledger.proposals
+    proposals = search.state.proposals
     return [
         {**chart_data.job_row(search, job), "settings": proposals[job.number].config}
         for job in search.jobs()

@@ -190,6 +190,6 @@ class SearchShelf:
             found = self._searches.get(name)
             if found is None:
                 return {}
-        ledger = found[1].ledger
-        job = ledger.jobs.get(job_id)
-        return {} if job is None else ledger.proposals[job.number].config
+        state = found[1].state
+        job = state.jobs.get(job_id)
+        return {} if job is None else state.proposals[job.number].config

@@ -15,7 +15,7 @@ from operant.errors import UsageError
 from operant.schedulers.analysis import chart_data
 from operant.schedulers.analysis.axes import Axis, axes_of
 from operant.schedulers.analysis.chart_data import best_so_far, lanes
-from operant.schedulers.engine.ledger import Ledger
+from operant.schedulers.engine.state import SearchState
 from operant.schedulers.views.live import LiveSearch
 from operant.sites import Simulation, Submission
 
@@ -62,7 +62,7 @@ def test_columns_settings_and_axes(tmp_path: Path) -> None:
     columns, settings, parents = chart_data.job_columns(search)
     assert len(parents) == 20 and {len(one) for one in (*columns.values(), *settings.values())} == {20}
     assert columns["best_so_far"][-1] == max(columns["reward"]) and max(columns["lane"]) == 2
-    lr, noise, act = axes_of(search.ledger)
+    lr, noise, act = axes_of(search.state)
     assert (lr.log, lr.low, noise.kind, act.choices) == (True, 1e-4, "real", ("relu", "tanh", "gelu"))
     assert lr.place(1e-2) == pytest.approx(0.5) and lr.place("x") is None and act.place("gelu") == 2
     assert [len(one["values"]) for one in chart_data.slices(search)] == [20, 20, 20]
@@ -89,11 +89,11 @@ def test_contour_is_high_where_the_rewards_are(tmp_path: Path) -> None:
 
 
 def test_axes_without_a_description_come_from_what_was_tried() -> None:
-    ledger = Ledger().fold_all(
+    state = SearchState().fold_all(
         {"type": "proposed", "number": n, "config": {"lr": 10.0**-n, "k": n % 2, "o": [n % 2], "x": n * 0.1}}
         for n in range(1, 9)
     )
-    found = {axis.name: axis for axis in axes_of(ledger)}
+    found = {axis.name: axis for axis in axes_of(state)}
     assert found["lr"].log and found["lr"].high == 0.1 and found["x"].kind == "real" and not found["x"].log
     assert found["k"].choices == (0, 1) and found["o"].place([1]) == 1.0
     assert Axis("c", "real", False, 2.0, 2.0).ticks(5) == [2.0]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from operant.schedulers.engine.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 
 PYTHON = sys.executable
 JOBS = 12
@@ -112,12 +112,12 @@ def kill_and_resume(folder: Path, seed: int) -> None:
     controller = start(folder, *(["--resume"] if begun else []))
     output, _ = controller.communicate(timeout=60)
     assert controller.returncode == 0, output
-    ledger, status = read_ledger(search_folder(folder))
-    assert status == "FINISHED" and [job.status for job in ledger.jobs.values()] == ["FINISHED"] * JOBS
+    state, status = read_state(search_folder(folder))
+    assert status == "FINISHED" and [job.status for job in state.jobs.values()] == ["FINISHED"] * JOBS
     # Each job finished, and none of them twice.
     assert good_exits(folder) == {str(number): 1 for number in range(JOBS)}
-    assert sorted(one.config["x"] for one in ledger.proposals.values()) == list(range(JOBS))
-    assert ledger.best is not None and (ledger.best.reward, ledger.best.config["x"]) == (10.0, 3)
+    assert sorted(one.config["x"] for one in state.proposals.values()) == list(range(JOBS))
+    assert state.best is not None and (state.best.reward, state.best.config["x"]) == (10.0, 3)
     assert survivors(folder) == []
 
 
@@ -156,8 +156,8 @@ def test_jobs_of_a_killed_controller_are_errors_though_nobody_wrote_it(tmp_path:
     wait_until(lambda: len(list(search_folder(tmp_path).glob("jobs/*/claim-1"))) == 3)
     controller.kill()
     controller.communicate()
-    ledger, status = read_ledger(search_folder(tmp_path))
-    assert status == "ERROR" and {job.status for job in ledger.jobs.values()} == {"ERROR"}
+    state, status = read_state(search_folder(tmp_path))
+    assert status == "ERROR" and {job.status for job in state.jobs.values()} == {"ERROR"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -168,8 +168,8 @@ def test_an_interrupted_search_ends_its_jobs_as_errors(tmp_path: Path, number: s
     controller.send_signal(number)
     output, _ = controller.communicate(timeout=60)
     assert controller.returncode == 1 and "interrupted" in output
-    ledger, status = read_ledger(search_folder(tmp_path))
-    assert status == "ERROR" and [job.status for job in ledger.jobs.values()] == ["ERROR"] * 3
+    state, status = read_state(search_folder(tmp_path))
+    assert status == "ERROR" and [job.status for job in state.jobs.values()] == ["ERROR"] * 3
     assert survivors(tmp_path) == []
 
 
@@ -202,7 +202,7 @@ def test_stop_ends_a_job_that_ignores_sigterm(tmp_path: Path) -> None:
     told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert told.returncode == 0 and "KILLED, 3 jobs" in told.stdout
     controller.communicate(timeout=60)
-    assert {job.status for job in read_ledger(search_folder(tmp_path))[0].jobs.values()} == {"KILLED"}
+    assert {job.status for job in read_state(search_folder(tmp_path))[0].jobs.values()} == {"KILLED"}
 
 
 def test_a_full_disk_is_waited_out(tmp_path: Path) -> None:
@@ -229,11 +229,11 @@ def test_a_full_disk_is_waited_out(tmp_path: Path) -> None:
         controller.communicate(timeout=60)
         assert controller.returncode == 0
         # The program of a job that ran meanwhile may have failed for want of room; that is its own affair.
-        ledger, _ = read_ledger(search_folder(small))
-        assert len(ledger.jobs) == 6 and {job.status for job in ledger.jobs.values()} <= {"FINISHED", "ERROR"}
+        state, _ = read_state(search_folder(small))
+        assert len(state.jobs) == 6 and {job.status for job in state.jobs.values()} <= {"FINISHED", "ERROR"}
         again = start(small, "--resume")
         again.communicate(timeout=60)
-        ledger, _ = read_ledger(search_folder(small))
-        assert [job.status for job in ledger.jobs.values()] == ["FINISHED"] * 6
+        state, _ = read_state(search_folder(small))
+        assert [job.status for job in state.jobs.values()] == ["FINISHED"] * 6
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)

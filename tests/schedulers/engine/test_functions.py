@@ -19,7 +19,7 @@ from operant.schedulers import NaiveScheduler
 from operant.schedulers.analysis.chart_data import intermediate
 from operant.schedulers.analysis.replay import read_recording
 from operant.schedulers.engine.inline import InlineTrials
-from operant.schedulers.engine.ledger import Ledger, read_ledger
+from operant.schedulers.engine.state import SearchState, read_state
 from operant.schedulers.views.live import LiveSearch
 from operant.sites import report
 from operant.sites.calls import Pruned, Skip
@@ -57,17 +57,17 @@ def run(folder: Path, cfg: dict[str, Any], function: Any, **options: Any) -> Any
     return NaiveScheduler(folder, cfg, function=function, source=folder.parent, **options).run()
 
 
-def told(ledger: Ledger) -> list[Any]:
-    """What a ledger says of a search, without tokens and times."""
+def told(state: SearchState) -> list[Any]:
+    """What a state says of a search, without tokens and times."""
     jobs = [
         (one.id, one.number, one.status, one.attempt, repr(one.reward), one.reason, one.error, one.code)
-        for one in ledger.jobs.values()
+        for one in state.jobs.values()
     ]
     proposals = [
-        (one.number, one.config, one.status, repr(one.values), repr(one.reward)) for one in ledger.proposals.values()
+        (one.number, one.config, one.status, repr(one.values), repr(one.reward)) for one in state.proposals.values()
     ]
-    reports = {job: [point[:2] for point in points] for job, points in ledger.reports.items()}
-    return [jobs, proposals, ledger.observed, reports, ledger.best and ledger.best.number]
+    reports = {job: [point[:2] for point in points] for job, points in state.reports.items()}
+    return [jobs, proposals, state.observed, reports, state.best and state.best.number]
 
 
 def search(**scheduler: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_the_short_way_leaves_what_the_loop_leaves(
         loop.reward,
         loop.tries,
     )
-    assert told(read_ledger(tmp_path / "short")[0]) == told(read_ledger(tmp_path / "loop")[0])
+    assert told(read_state(tmp_path / "short")[0]) == told(read_state(tmp_path / "loop")[0])
     sequences = [entry.sequence for entry in JournalReader(tmp_path / "short").poll()]
     assert sequences == list(range(len(sequences)))
 
@@ -97,7 +97,7 @@ def test_the_short_way_leaves_what_the_loop_leaves(
 def test_lines_and_the_records_that_they_stand_for_tell_the_same(tmp_path: Path) -> None:
     run(tmp_path / "s", search(stop_criterion={"max_tries": 60}), awkward)
     records = [entry.record for entry in JournalReader(tmp_path / "s").poll()]
-    by_records, by_lines = Ledger().fold_all(records), read_ledger(tmp_path / "s")[0]
+    by_records, by_lines = SearchState().fold_all(records), read_state(tmp_path / "s")[0]
     assert told(by_records) == told(by_lines)
     for one, other in zip(by_records.jobs.values(), by_lines.jobs.values(), strict=True):
         assert (one.token, one.started, one.ended, one.snapshot) == (
@@ -117,19 +117,19 @@ def test_what_was_reported_before_ctrl_c_is_kept(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "s", search(stop_criterion={"max_tries": 3}), interrupted)
-    ledger = read_ledger(tmp_path / "s")[0]
-    assert [point[:2] for point in ledger.reports["0"]] == [(0, 0.25)] and ledger.jobs["0"].status == "ERROR"
+    state = read_state(tmp_path / "s")[0]
+    assert [point[:2] for point in state.reports["0"]] == [(0, 0.25)] and state.jobs["0"].status == "ERROR"
 
 
 def test_each_end_of_an_awkward_function_counts_as_it_should(tmp_path: Path) -> None:
     run(tmp_path / "s", search(stop_criterion={"max_tries": 80}), awkward)
-    ledger = read_ledger(tmp_path / "s")[0]
+    state = read_state(tmp_path / "s")[0]
     found = {}
-    for job in ledger.jobs.values():
-        place = int(ledger.proposals[job.number].config["x"] * 1000) % 8
+    for job in state.jobs.values():
+        place = int(state.proposals[job.number].config["x"] * 1000) % 8
         found[place] = (job.status, job.reason, (job.error or "").partition(":")[0])
         if place in (2, 3, 4, 7):
-            assert job.reward == ledger.proposals[job.number].config["x"]
+            assert job.reward == state.proposals[job.number].config["x"]
     assert found == {
         0: ("ERROR", None, "ValueError"),
         1: ("KILLED", "skipped", ""),
@@ -155,15 +155,15 @@ def test_an_assessor_ends_a_call_at_its_report_and_sees_them_again_on_resume(tmp
     cfg = config({"parallel_size": 1, "stop_criterion": {"max_tries": 6}, "assessor": assessor})
     cfg["task"]["search_args"] = [{"type": "Categorical", "name": "x", "data": [5, 4, 3, 2, 1, 0, -1, -2]}]
     run(tmp_path / "s", cfg, climb)
-    ledger = read_ledger(tmp_path / "s")[0]
-    statuses = [job.status for job in ledger.jobs.values()]
+    state = read_state(tmp_path / "s")[0]
+    statuses = [job.status for job in state.jobs.values()]
     assert statuses[0] == "FINISHED" and statuses.count("STOPPED") >= 3
-    stopped = [job for job in ledger.jobs.values() if job.status == "STOPPED"]
-    assert all(steps[ledger.proposals[job.number].config["x"]] < 9 for job in stopped)
-    assert ledger.reports["0"][0][:2] == (1, 5.0) and len(ledger.reports["0"]) == 9
+    stopped = [job for job in state.jobs.values() if job.status == "STOPPED"]
+    assert all(steps[state.proposals[job.number].config["x"]] < 9 for job in stopped)
+    assert state.reports["0"][0][:2] == (1, 5.0) and len(state.reports["0"]) == 9
     cfg["scheduler"]["stop_criterion"]["max_tries"] = 8
     run(tmp_path / "s", cfg, climb, resume=True, force=True)
-    assert [job.status for job in read_ledger(tmp_path / "s")[0].jobs.values()][6:] == ["STOPPED", "STOPPED"]
+    assert [job.status for job in read_state(tmp_path / "s")[0].jobs.values()][6:] == ["STOPPED", "STOPPED"]
 
 
 def test_who_looks_on_sees_reports_before_the_trial_ends(tmp_path: Path) -> None:
@@ -224,16 +224,16 @@ def kill_at_random(folder: Path, seed: int, kills: int) -> None:
         process.send_signal(signal.SIGKILL)
         process.communicate()
         called = calls.read_text().splitlines() if calls.exists() else []
-        ledger = read_ledger(folder / "s")[0]
-        finished = [one for one in ledger.jobs.values() if one.status == "FINISHED"]
+        state = read_state(folder / "s")[0]
+        finished = [one for one in state.jobs.values() if one.status == "FINISHED"]
         # What was called is in the journal, and at most the last call has no result there.
-        numbers = {repr(one.config["x"]): one.number for one in ledger.proposals.values()}
+        numbers = {repr(one.config["x"]): one.number for one in state.proposals.values()}
         assert set(called) <= set(numbers)
         unfinished = {numbers[one] for one in called} - {one.number for one in finished}
         assert len(unfinished) <= 1
         # Only a call that died is made again: no finished one.
         twice = [one for one, count in Counter(called).items() if count > 1]
-        assert len(twice) <= kills and all(ledger.jobs[str(numbers[one])].attempt > 1 for one in twice)
+        assert len(twice) <= kills and all(state.jobs[str(numbers[one])].attempt > 1 for one in twice)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -273,9 +273,9 @@ def test_what_functions_reported_is_there_for_pictures_and_replays(tmp_path: Pat
     curves = intermediate(search, "acc", lambda job: None)
     assert [one["id"] for one in curves] == [job.id for job in search.jobs()]
     for curve, job in zip(curves, search.jobs(), strict=True):
-        x = search.ledger.proposals[job.number].config["x"]
+        x = search.state.proposals[job.number].config["x"]
         assert (curve["steps"], curve["values"]) == ([0, 1, 2], [0.0, x, 2 * x])
     recording = read_recording(folder)
     assert [[one["value"] for one in job.reports] for job in recording.curves] == [one["values"] for one in curves]
     for job in recording.curves:  # reports are told in whole milliseconds, and a call may take less than one
-        assert search.ledger.jobs[job.id].started <= job.times[0]
+        assert search.state.jobs[job.id].started <= job.times[0]

@@ -70,7 +70,7 @@ def test_time_limits_per_job_stop_the_one_job_and_keep_its_reward(tmp_path: Path
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 3, "time_limits_per_job": "5s"}}), behaviour)
     outcome = world.run()
     assert world.statuses == {"0": "FINISHED", "1": "STOPPED", "2": "FINISHED"}
-    assert world.ledger.jobs["1"].reason == "time_limits_per_job" and outcome.reward == 0.8
+    assert world.state.jobs["1"].reason == "time_limits_per_job" and outcome.reward == 0.8
     assert world.clock.now() == pytest.approx(1005.0)
 
 
@@ -85,7 +85,7 @@ def test_silence_is_an_error_and_is_retried(tmp_path: Path) -> None:
     assert world.run().reward == 0.5
     # Silent since second 2, ended at 32, four seconds of back-off, one of work.
     assert world.clock.now() == pytest.approx(1037.0)
-    assert world.ledger.jobs["0"].attempt == 2
+    assert world.state.jobs["0"].attempt == 2
 
 
 def test_retries_back_off_and_give_up(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_retries_back_off_and_give_up(tmp_path: Path) -> None:
     gaps = [round(b - a) for a, b in itertools.pairwise(starts)]
     assert gaps == [3, 5, 9]  # one second of work and 2, 4, 8 of waiting
     assert world.statuses == {"0": "ERROR"} and outcome.reward is None
-    assert world.ledger.jobs["0"].error == "exit code 3"
+    assert world.state.jobs["0"].error == "exit code 3"
 
 
 def test_a_job_that_finished_before_its_cancel_counts(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_stop_message_kills_and_says_so(tmp_path: Path) -> None:
     outcome = world.run()
     assert outcome.status == "KILLED"
     assert world.statuses == {"0": "FINISHED", "1": "FINISHED", "2": "KILLED", "3": "KILLED"}
-    assert world.ledger.messages == [{"type": "stop"}]
+    assert world.state.messages == [{"type": "stop"}]
     assert not list((world.folder / "inbox").glob("*.json"))
 
 
@@ -160,7 +160,7 @@ def test_limits_change_while_it_runs(tmp_path: Path) -> None:
     world.tell(5.5, {"type": "limits", "max_tries": 12})
     assert world.run().reason == "max_tries"
     assert world.site.peak == 4 and len(world.statuses) in range(12, 20)
-    assert [one["type"] for one in world.ledger.messages] == ["limits", "limits"]
+    assert [one["type"] for one in world.state.messages] == ["limits", "limits"]
 
 
 def test_more_tries_reopen_a_search_that_drains(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_lost_jobs_are_errors(tmp_path: Path) -> None:
 
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 1}}), behaviour)
     world.run()
-    assert world.ledger.jobs["0"].error == "its wrapper was killed"
+    assert world.state.jobs["0"].error == "its wrapper was killed"
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 3, 4])
@@ -240,7 +240,7 @@ def test_lag_makes_the_same_proposals_for_any_parallel_size_and_timing(tmp_path:
 
         world = World(tmp_path / folder, cfg, behaviour)
         world.run()
-        return [one.config for one in world.ledger.proposals.values()]
+        return [one.config for one in world.state.proposals.values()]
 
     assert proposals("a", 1, 1) == proposals("b", parallel, 5)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import UsageError
-from operant.schedulers.engine.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 from operant.schedulers.views.live import LiveSearch
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import LeaseHeldError
@@ -36,22 +36,22 @@ def crash_at(world: World, seconds: float) -> None:
 def test_resume_reruns_what_was_under_way_first_and_goes_on(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 6}}), by_x(seconds=2.0))
     crash_at(world, 3.0)
-    assert read_ledger(world.folder)[1] == "ERROR"
+    assert read_state(world.folder)[1] == "ERROR"
     assert world.statuses == {"0": "FINISHED", "1": "FINISHED", "2": "ERROR", "3": "ERROR"}
     before = len(world.site.submitted)
     outcome = world.run(resume=True)
     assert [job.job_id for job in world.site.submitted[before:]] == ["2", "3", "4", "5"]
     assert outcome.tries == 6 and outcome.reward == 5.0
-    assert world.ledger.jobs["2"].attempt == 2
+    assert world.state.jobs["2"].attempt == 2
 
 
 def test_a_job_that_finished_unnoticed_is_not_run_again(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 4}}), by_x(seconds=2.0))
     crash_at(world, 3.0)
-    token = world.ledger.jobs["2"].token
+    token = world.state.jobs["2"].token
     world.site.records[token] = {"code": 0, "reason": None, "values": {"acc": 99.0}, "started": 1.0, "ended": 2.0}
     outcome = world.run(resume=True)
-    assert outcome.reward == 99.0 and world.ledger.jobs["2"].attempt == 1
+    assert outcome.reward == 99.0 and world.state.jobs["2"].attempt == 1
     assert [job.job_id for job in world.site.submitted].count("2") == 1
 
 
@@ -59,7 +59,7 @@ def test_finished_work_is_never_proposed_again(tmp_path: Path) -> None:
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 20}}), by_x())
     crash_at(world, 5.5)
     world.run(resume=True)
-    assert [one.config["x"] for one in world.ledger.proposals.values()] == list(range(20))
+    assert [one.config["x"] for one in world.state.proposals.values()] == list(range(20))
 
 
 def test_program_errors_are_rerun_once_for_each_resume(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_changed_space_keeps_numbers_unique(tmp_path: Path) -> None:
         {"stop_criterion": {"max_tries": 5}}, searcher, search_args=[{"type": "Int", "name": "x", "data": [10, 90]}]
     )
     world.run(resume=True, force=True)
-    assert sorted(world.ledger.proposals) == [0, 1, 2, 3, 4]
+    assert sorted(world.state.proposals) == [0, 1, 2, 3, 4]
 
 
 def pausing(tmp_path: Path) -> World:
@@ -125,7 +125,7 @@ def test_a_paused_job_goes_on_under_the_next_controller(tmp_path: Path) -> None:
     assert world.statuses == {"0": "FINISHED", "1": "PAUSED", "2": "PAUSED", "3": "ERROR"}
     outcome = world.run(resume=True)
     assert world.statuses == expected and outcome.reward == 6.0
-    assert [world.ledger.jobs[one].attempt for one in "0123"] == [1, 2, 1, 2]
+    assert [world.state.jobs[one].attempt for one in "0123"] == [1, 2, 1, 2]
 
 
 def test_a_paused_job_whose_time_has_come_goes_on_at_once(tmp_path: Path) -> None:
@@ -134,15 +134,15 @@ def test_a_paused_job_whose_time_has_come_goes_on_at_once(tmp_path: Path) -> Non
     crash_at(world, 7.0)  # the fourth job is told to pause in this very moment
     assert world.statuses["1"] == "PAUSED"
     world.run(resume=True)
-    assert world.statuses["1"] == "FINISHED" and world.ledger.jobs["1"].attempt == 2
+    assert world.statuses["1"] == "FINISHED" and world.state.jobs["1"].attempt == 2
 
 
 def test_a_paused_job_that_went_on_and_died_begins_again(tmp_path: Path) -> None:
     world = pausing(tmp_path)
     crash_at(world, 8.5)
-    assert world.statuses["1"] == "ERROR" and world.ledger.jobs["1"].attempt == 2
+    assert world.statuses["1"] == "ERROR" and world.state.jobs["1"].attempt == 2
     world.run(resume=True)
-    assert world.statuses["1"] == "FINISHED" and world.ledger.jobs["1"].attempt == 3
+    assert world.statuses["1"] == "FINISHED" and world.state.jobs["1"].attempt == 3
 
 
 def test_without_resume_an_existing_search_is_refused(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_crash_at_any_moment_gives_the_same_best_and_loses_nothing(tmp_path: P
         world = World(folder, config({"parallel_size": 3, "stop_criterion": {"max_tries": 20}}), behaviour)
         if crash is not None:
             crash_at(world, crash)
-            finished = {job.id for job in world.ledger.jobs.values() if job.status == "FINISHED"}
+            finished = {job.id for job in world.state.jobs.values() if job.status == "FINISHED"}
             before = len(world.site.submitted)
             world.run(resume=True)
             assert not finished & {job.job_id for job in world.site.submitted[before:]}
@@ -229,8 +229,8 @@ def test_a_crash_at_any_moment_gives_the_same_best_and_loses_nothing(tmp_path: P
             world.run()
         return world
 
-    best = whole(tmp_path / "a", None).ledger.best
-    again = whole(tmp_path / "b", at).ledger.best
+    best = whole(tmp_path / "a", None).state.best
+    again = whole(tmp_path / "b", at).state.best
     assert best is not None and again is not None and (best.number, best.reward) == (again.number, again.reward)
 
 

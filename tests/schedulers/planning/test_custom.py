@@ -10,7 +10,7 @@ import yaml
 
 from operant.errors import ConfigError
 from operant.schedulers import NaiveScheduler
-from operant.schedulers.engine.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 
 CLASSES = """
 @STOP_CRITERIONS.register_module()
@@ -91,8 +91,8 @@ def test_classes_that_import_nothing(tmp_path: Path) -> None:
     (source / "search.yaml").write_text(yaml.safe_dump(config))
     scheduler = NaiveScheduler(tmp_path / "searches" / "s", source / "search.yaml", source=source)
     outcome = scheduler.run()
-    ledger, _ = read_ledger(tmp_path / "searches" / "s")
-    assert [one.config["x"] for one in ledger.proposals.values() if not one.filtered] == [3, 1, 0]
+    state, _ = read_state(tmp_path / "searches" / "s")
+    assert [one.config["x"] for one in state.proposals.values() if not one.filtered] == [3, 1, 0]
     assert outcome.reward == 3.0 and (tmp_path / "report").read_text() == "3 steps, True"
     assert scheduler.plan.assessor.ended == ["0", "2", "3"]  # type: ignore[union-attr]
 
@@ -116,8 +116,8 @@ def test_a_criterion_that_fails_ends_the_search_and_its_jobs(tmp_path: Path) -> 
     )
     with pytest.raises(KeyError):
         NaiveScheduler(tmp_path / "searches" / "s", source / "search.yaml", source=source).run()
-    ledger, status = read_ledger(tmp_path / "searches" / "s")
-    assert status == "ERROR" and {job.status for job in ledger.jobs.values()} <= {"ERROR"}
+    state, status = read_state(tmp_path / "searches" / "s")
+    assert status == "ERROR" and {job.status for job in state.jobs.values()} <= {"ERROR"}
 
 
 def test_an_unknown_class_names_the_nearest(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_racing_drops_what_is_worse_after_two_seeds(tmp_path: Path) -> None:
     assert [one for one in ran if one.startswith("3-")] == ["3-s0", "3-s1"]
     assert len([one for one in ran if one.startswith(("0-", "2-"))]) == 8
     assert outcome.best is not None and outcome.best.number == 2
-    assert [one.raced_out for one in world.ledger.proposals.values()] == [False, True, False, True]
+    assert [one.raced_out for one in world.state.proposals.values()] == [False, True, False, True]
 
 
 def test_a_failed_seed_makes_the_proposal_fail(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_a_failed_seed_makes_the_proposal_fail(tmp_path: Path) -> None:
 
     world = World(tmp_path, config({"stop_criterion": {"max_tries": 2}}, seeds=[0, 1]), behaviour)
     outcome = world.run()
-    assert world.ledger.proposals[0].status == "ERROR" and outcome.best is not None and outcome.best.number == 1
+    assert world.state.proposals[0].status == "ERROR" and outcome.best is not None and outcome.best.number == 1
     world.site.behaviour = lambda job: Simulation(1.0, {"acc": 3.0})
     assert world.run(resume=True).best.number == 0  # type: ignore[union-attr]
-    assert world.ledger.proposals[0].reward == 2.0
+    assert world.state.proposals[0].reward == 2.0
 
 
 def test_final_check_reruns_the_best_on_seeds_it_has_not_seen(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_final_check_reruns_the_best_on_seeds_it_has_not_seen(tmp_path: Path) ->
     assert outcome.checks[4]["mean"] == pytest.approx(4.03) and outcome.checks[4]["runs"] == 3
     assert outcome.checks[4]["low"] < 4.03 < outcome.checks[4]["high"]
     assert outcome.reward == pytest.approx(4.005)  # what was found is not changed by it
-    assert world.ledger.checks[3]["mean"] == pytest.approx(3.03)
+    assert world.state.checks[3]["mean"] == pytest.approx(3.03)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from operant.errors import OperantError
-from operant.schedulers.engine.ledger import Ledger
+from operant.schedulers.engine.state import SearchState
 
 __all__ = ["Axis", "axes_of", "label"]
 
@@ -60,10 +60,10 @@ class Axis:
         return [self.low + share * (self.high - self.low) for share in shares]
 
 
-def axes_of(ledger: Ledger) -> list[Axis]:
+def axes_of(state: SearchState) -> list[Axis]:
     """An axis for each setting, as the search's configuration describes it, or else as its proposals show it."""
-    described = _described(ledger.opened.get("config") or {})
-    configs = [one.config for one in ledger.proposals.values()]
+    described = _described(state.opened.get("config") or {})
+    configs = [one.config for one in state.proposals.values()]
     seen: dict[str, list[Any]] = {name: [] for name in described}
     for config in configs:
         for name, value in config.items():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from operant.errors import MissingExtraError, UsageError, unknown
 from operant.schedulers.analysis.axes import Axis, axes_of, label
-from operant.schedulers.engine.ledger import JobRecord
+from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.views.live import LiveSearch
 
 __all__ = [
@@ -57,12 +57,12 @@ def job_row(search: LiveSearch, job: JobRecord) -> dict[str, Any]:
 
 def job_columns(search: LiveSearch) -> tuple[dict[str, list[Any]], dict[str, list[Any]], list[int | None]]:
     """Columns of the jobs in the order of proposal, the settings aligned with them, and their proposals' parents."""
-    jobs, proposals = search.jobs(), search.ledger.proposals
+    jobs, proposals = search.jobs(), search.state.proposals
     rows = [job_row(search, job) for job in jobs]
     names = job_row(search, JobRecord("", 0, None))
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in names}
     columns["best_so_far"] = best_so_far(
-        [None if row["is_check"] else row["reward"] for row in rows], search.ledger.maximize
+        [None if row["is_check"] else row["reward"] for row in rows], search.state.maximize
     )
     columns["lane"] = lanes(columns["started"], columns["ended"])
     configs = [proposals[job.number].config for job in jobs]
@@ -84,8 +84,8 @@ def best_so_far(rewards: Iterable[float | None], maximize: bool = True) -> list[
 
 def spark_of(search: LiveSearch, most: int = 24) -> list[float]:
     """How the best reward came about, in a few values: for a small picture beside the search's name."""
-    rewards = [search.ledger.proposals[number].reward for number in search.ledger.observed]
-    curve = [one for one in best_so_far(rewards, search.ledger.maximize) if one is not None]
+    rewards = [search.state.proposals[number].reward for number in search.state.observed]
+    curve = [one for one in best_so_far(rewards, search.state.maximize) if one is not None]
     if len(curve) <= most:
         return curve
     return [curve[place * (len(curve) - 1) // (most - 1)] for place in range(most)]
@@ -114,9 +114,9 @@ def lanes(started: Sequence[float | None], ended: Sequence[float | None]) -> lis
 def slices(search: LiveSearch) -> list[dict[str, Any]]:
     """For each setting: its axis, and value, reward and id of every job that has a reward."""
     jobs = [job for job in search.jobs() if job.reward is not None and not job.is_check]
-    proposals = search.ledger.proposals
+    proposals = search.state.proposals
     found = []
-    for axis in axes_of(search.ledger):
+    for axis in axes_of(search.state):
         having = [job for job in jobs if axis.name in proposals[job.number].config]
         found.append(
             {
@@ -139,7 +139,7 @@ def intermediate(
     Reports of functions are in the journal: those need no run. Of a very large search the newest jobs are shown.
     """
     found = []
-    reports = search.ledger.reports if tag == search.ledger.opened.get("reward") else {}
+    reports = search.state.reports if tag == search.state.opened.get("reward") else {}
     for job in search.jobs()[-MOST_JOBS_DRAWN:]:
         points: tuple[list[float], list[float]] | None
         if job.id in reports:
@@ -164,8 +164,8 @@ class Trials(NamedTuple):
 
 def trials_of(search: LiveSearch) -> Trials:
     """The proposals that have a reward, and the settings that vary among them."""
-    done = [one for one in search.ledger.proposals.values() if one.reward is not None and math.isfinite(one.reward)]
-    axes = [axis for axis in axes_of(search.ledger) if len({label(one.config.get(axis.name)) for one in done}) > 1]
+    done = [one for one in search.state.proposals.values() if one.reward is not None and math.isfinite(one.reward)]
+    axes = [axis for axis in axes_of(search.state) if len({label(one.config.get(axis.name)) for one in done}) > 1]
     return Trials(axes, [one.config for one in done], [float(one.reward or 0.0) for one in done])
 
 
@@ -252,7 +252,7 @@ def contour(search: LiveSearch, x: str, y: str) -> dict[str, Any]:
     """
     import numpy as np
 
-    known = {axis.name: axis for axis in axes_of(search.ledger)}
+    known = {axis.name: axis for axis in axes_of(search.state)}
     for name in (x, y):
         if name not in known:
             raise UsageError(unknown("setting", name, known))
@@ -260,7 +260,7 @@ def contour(search: LiveSearch, x: str, y: str) -> dict[str, Any]:
     jobs = [job for job in search.jobs() if job.reward is not None and math.isfinite(job.reward) and not job.is_check]
     rows = []
     for job in jobs:
-        config = search.ledger.proposals[job.number].config
+        config = search.state.proposals[job.number].config
         if x in config and y in config:
             rows.append((across.place(config[x]), up.place(config[y]), job, config[x], config[y]))
     rows = [row for row in rows if row[0] is not None and row[1] is not None]

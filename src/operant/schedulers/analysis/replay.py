@@ -20,7 +20,7 @@ from typing import Any
 from operant.assessors import ASSESSORS, AssessResult, BaseAssessor, build_assessor
 from operant.errors import UsageError, unknown
 from operant.registry import accepted_arguments
-from operant.schedulers.engine.ledger import FINAL, JobRecord, Ledger, read_ledger
+from operant.schedulers.engine.state import FINAL, JobRecord, SearchState, read_state
 from operant.schedulers.planning.rewards import History, RewardRule
 from operant.schedulers.planning.seeds import SeedPlan
 from operant.schedulers.views.recorded import job_history, recorded_rule
@@ -48,13 +48,13 @@ class Recording:
 
     name: str
     curves: list[Curve]
-    ledger: Ledger
+    state: SearchState
     rule: RewardRule
     notes: list[str] = field(default_factory=list)
 
     @property
     def maximize(self) -> bool:
-        return self.ledger.maximize
+        return self.state.maximize
 
     @property
     def longest(self) -> int:
@@ -114,13 +114,13 @@ class ReplayResult:
 
 def read_recording(folder: Path) -> Recording:
     """Read every job's reports; an error when there are none to judge by."""
-    ledger, _ = read_ledger(folder)
-    rule = recorded_rule(ledger.opened)
+    state, _ = read_state(folder)
+    rule = recorded_rule(state.opened)
     curves, even, cut = [], 0, 0
-    for job in ledger.jobs.values():
+    for job in state.jobs.values():
         if job.is_check or job.status not in FINAL or job.started is None or job.ended is None:
             continue
-        history = job_history(folder, job.id, rule, ledger)
+        history = job_history(folder, job.id, rule, state)
         if not history:
             continue
         times = _times(history, job, printed=rule.pattern is not None)
@@ -137,7 +137,7 @@ def read_recording(folder: Path) -> Recording:
         notes.append("printed reports carry no time: they are taken to have come evenly over each job")
     if cut:
         notes.append(f"{cut} jobs were stopped early when the search ran: what they would have reached is not known")
-    return Recording(folder.name, curves, ledger, rule, notes)
+    return Recording(folder.name, curves, state, rule, notes)
 
 
 def _times(history: History, job: JobRecord, *, printed: bool) -> list[float]:
@@ -186,7 +186,7 @@ def replay(recording: Recording, name: str, options: Mapping[str, Any] | None = 
     assessor, chosen = assessor_for(recording, name, options or {})
     stopped, seconds_saved = _judge(recording.curves, assessor)
     curves = {one.id: one for one in recording.curves}
-    best = recording.ledger.best
+    best = recording.state.best
     best_pair = None if best is None or best.reward is None else (best.number, best.reward)
     ends = [after for job, after in stopped.items() if best is not None and curves[job].number == best.number]
     found, found_real = _found(recording, stopped)
@@ -197,7 +197,7 @@ def replay(recording: Recording, name: str, options: Mapping[str, Any] | None = 
         stopped=stopped,
         steps=sum(len(one.reports) for one in curves.values()),
         steps_saved=sum(len(curves[job].reports) - after for job, after in stopped.items()),
-        seconds=sum(_seconds(recording.ledger.jobs[job]) for job in curves),
+        seconds=sum(_seconds(recording.state.jobs[job]) for job in curves),
         seconds_saved=seconds_saved,
         best=best_pair,
         best_stopped_after=min(ends, default=None),
@@ -250,15 +250,15 @@ def _judge(curves: Sequence[Curve], assessor: BaseAssessor) -> tuple[dict[str, i
 
 def _found(recording: Recording, stopped: Mapping[str, int]) -> tuple[tuple[int, float] | None, float | None]:
     """What the search would have called its best, and what that one really reached."""
-    ledger, rule = recording.ledger, recording.rule
+    state, rule = recording.state, recording.rule
     curves = {one.id: one for one in recording.curves}
-    reduce = _seed_plan(ledger)
+    reduce = _seed_plan(state)
     by_number: dict[int, list[JobRecord]] = {}
-    for job in ledger.jobs.values():
+    for job in state.jobs.values():
         if not job.is_check:
             by_number.setdefault(job.number, []).append(job)
     found: tuple[int, float] | None = None
-    for proposal in ledger.proposals.values():
+    for proposal in state.proposals.values():
         if proposal.reward is None or proposal.reward != proposal.reward or proposal.raced_out:
             continue
         rewards = []
@@ -275,14 +275,14 @@ def _found(recording: Recording, stopped: Mapping[str, int]) -> tuple[tuple[int,
         reward = reduce.reward(known) if changed else proposal.reward
         if found is None or (reward > found[1] if recording.maximize else reward < found[1]):
             found = (proposal.number, reward)
-    return found, None if found is None else ledger.proposals[found[0]].reward
+    return found, None if found is None else state.proposals[found[0]].reward
 
 
-def _seed_plan(ledger: Ledger) -> SeedPlan:
-    config = ledger.opened.get("config") or {}
+def _seed_plan(state: SearchState) -> SeedPlan:
+    config = state.opened.get("config") or {}
     scheduler = config.get("scheduler")
     inside = scheduler.get("seed_reward") if isinstance(scheduler, Mapping) else None
-    return SeedPlan(reduce=str(config.get("seed_reward") or inside or "mean"), maximize=ledger.maximize)
+    return SeedPlan(reduce=str(config.get("seed_reward") or inside or "mean"), maximize=state.maximize)
 
 
 def _seconds(job: JobRecord) -> float:

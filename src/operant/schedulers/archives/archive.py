@@ -18,7 +18,7 @@ from operant._util.files import replacing
 from operant._version import __version__
 from operant.errors import UsageError
 from operant.schedulers.archives.tar import check_member_name, read_members
-from operant.schedulers.engine.ledger import controller_is_alive, read_ledger
+from operant.schedulers.engine.state import controller_is_alive, read_state
 from operant.sites.code import remove_tree
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import check_run_id
@@ -201,8 +201,8 @@ def _write(target: Path, name: str, chunks: Iterator[bytes], digest: str) -> Non
 
 
 def _check_journal(folder: Path) -> None:
-    ledger, _ = read_ledger(folder) if (folder / JOURNAL_NAME).is_file() else (None, "")
-    if ledger is None or not ledger.opened:
+    state, _ = read_state(folder) if (folder / JOURNAL_NAME).is_file() else (None, "")
+    if state is None or not state.opened:
         raise UsageError("it holds no journal of a search")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant.assessors import AssessResult
 from operant.errors import UsageError
-from operant.schedulers.engine.ledger import FINAL, JobRecord, Ledger, ProposalRecord, no_garbage_collection
+from operant.schedulers.engine.state import FINAL, JobRecord, ProposalRecord, SearchState, no_garbage_collection
 from operant.schedulers.engine.trial import MemoryReader, ScheduledJob, Trial
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
 from operant.searchers import Observation, Proposal
@@ -33,18 +33,18 @@ class Restored:
         self._proposals: dict[int, Proposal] = {}
         self._changed_space = False
         self._liked: list[str] = []
-        self.ledger = ledger = Ledger().fold_all(journal.replay_lines())
+        self.state = state = SearchState().fold_all(journal.replay_lines())
         plan = scheduler.plan
-        if ledger.opened:
+        if state.opened:
             if not resume:
                 raise UsageError(
                     f"there is a search {scheduler.name!r} already: --resume goes on with it, `search-ctl rm --task "
                     f"{scheduler.name}` removes it"
                 )
-            before, now = (config.get("task", {}) for config in (ledger.opened["config"], plan.config))
+            before, now = (config.get("task", {}) for config in (state.opened["config"], plan.config))
             self._changed_space = bool(changed_keys(before.get("search_args"), now.get("search_args")))
-            if ledger.opened["digest"] != plan.digest and not force:
-                keys = ", ".join(changed_keys(ledger.opened["config"], plan.config)) or "its configuration"
+            if state.opened["digest"] != plan.digest and not force:
+                keys = ", ".join(changed_keys(state.opened["config"], plan.config)) or "its configuration"
                 raise UsageError(
                     f"the search {scheduler.name!r} was begun with another configuration ({keys}); "
                     f"--force goes on with the changed one"
@@ -52,7 +52,7 @@ class Restored:
             self._say_if_code_changed()
         who = process_identity()
         limits = limits_of(plan)
-        still = ledger.limits_under({"digest": plan.digest, "limits": limits})
+        still = state.limits_under({"digest": plan.digest, "limits": limits})
         for name, value in limits.items():
             set_limit(plan, name, last_valid(still, name, value))
         journal.append(
@@ -74,7 +74,7 @@ class Restored:
 
     def _say_if_code_changed(self) -> None:
         """Jobs of one search may run with different code; nobody should find that out by accident."""
-        workspace, before = self.scheduler.workspace, self.ledger.opened.get("code")
+        workspace, before = self.scheduler.workspace, self.state.opened.get("code")
         if workspace is None or before is None or workspace.snapshot.name == before:
             return
         names = workspace.snapshot.differs_from(workspace.snapshot.folder.parent / before)
@@ -91,13 +91,13 @@ class Restored:
             self._take_over()
 
     def _take_over(self) -> None:
-        scheduler, ledger = self.scheduler, self.ledger
-        if not ledger.proposals:
+        scheduler, state = self.scheduler, self.state
+        if not state.proposals:
             return
-        scheduler.seconds_before = ledger.seconds_before
-        under_way = [job for job in ledger.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
+        scheduler.seconds_before = state.seconds_before
+        under_way = [job for job in state.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
         found = scheduler.site.find([job.token for job in under_way if job.token]) if under_way else {}
-        scheduler.check_records = {job.id: job for job in ledger.jobs.values() if job.is_check}
+        scheduler.check_records = {job.id: job for job in state.jobs.values() if job.is_check}
         for job in [job for job in under_way if job.is_check]:
             self._settle_check(job, found.get(job.token))
         under_way = [job for job in under_way if not job.is_check]
@@ -107,11 +107,11 @@ class Restored:
             if job.id not in adopted:
                 job.status, job.reason = "ERROR", "controller_lost"
                 scheduler.journal.append("ended", job=job.id, attempt=job.attempt, status="ERROR", reason=job.reason)
-        again = [job for job in ledger.jobs.values() if job.status == "ERROR" and not job.is_check]
+        again = [job for job in state.jobs.values() if job.status == "ERROR" and not job.is_check]
         self._restore_searcher({job.number for job in again} | {job.number for job in under_way})
         self._restore_assessor()
         by_number: dict[int, list[JobRecord]] = {}
-        for job in ledger.jobs.values():
+        for job in state.jobs.values():
             if not job.is_check:
                 by_number.setdefault(job.number, []).append(job)
         reopened = {job.number for job in again} | {job.number for job in under_way}
@@ -124,8 +124,8 @@ class Restored:
     def _go_through(
         self, reopened: set[int], by_number: dict[int, list[JobRecord]], adopted: set[str], found: Mapping[str, Any]
     ) -> None:
-        scheduler, ledger = self.scheduler, self.ledger
-        for number, record in ledger.proposals.items():
+        scheduler, state = self.scheduler, self.state
+        for number, record in state.proposals.items():
             if record.filtered:
                 continue
             scheduler.tries += 1
@@ -151,21 +151,21 @@ class Restored:
         )
 
     def _restore_searcher(self, reopened: set[int]) -> None:
-        scheduler, ledger = self.scheduler, self.ledger
+        scheduler, state = self.scheduler, self.state
         space = scheduler.plan.space
-        fitting = [one for one in ledger.proposals.values() if not self._changed_space or space.contains(one.config)]
+        fitting = [one for one in state.proposals.values() if not self._changed_space or space.contains(one.config)]
         known = {one.number for one in fitting}
         proposals = [self._proposal(one) for one in fitting]
         observations = [Observation(one.number, status="FILTERED") for one in fitting if one.filtered]
-        last = {number: place for place, number in enumerate(ledger.observed)}
-        for place, number in enumerate(ledger.observed):
+        last = {number: place for place, number in enumerate(state.observed)}
+        for place, number in enumerate(state.observed):
             if last[number] != place or number in reopened or number not in known:
                 continue
-            record = ledger.proposals[number]
+            record = state.proposals[number]
             observations.append(Observation(number, None, 1, str(record.status), record.values))
         scheduler.searcher.restore(observations, proposals)
         # Numbers are never given twice, also not those of proposals that a changed space no longer holds.
-        beyond = max(ledger.proposals) + 1
+        beyond = max(state.proposals) + 1
         scheduler.searcher._next_number = max(scheduler.searcher._next_number, beyond)
 
     def _restore_assessor(self) -> None:
@@ -174,7 +174,7 @@ class Restored:
         assessor = scheduler.plan.assessor
         if assessor is None:
             return
-        for record in self.ledger.jobs.values():
+        for record in self.state.jobs.values():
             if record.status in ("FINISHED", "STOPPED", "PAUSED") and not record.is_check:
                 reader = self._reader(record)
                 reader.refresh(ended=True)
@@ -191,7 +191,7 @@ class Restored:
             return self.scheduler.workspace.reader(self._job(record))
         rule = self.scheduler.plan.rule
         reader = MemoryReader(rule)
-        for step, value, wall in self.ledger.reports.get(record.id, ()):
+        for step, value, wall in self.state.reports.get(record.id, ()):
             reader.add(rule.attribute, step, value, wall)
         return reader
 
@@ -251,7 +251,7 @@ class Restored:
 
     def _job(self, record: JobRecord) -> ScheduledJob:
         scheduler = self.scheduler
-        proposal = self.ledger.proposals[record.number]
+        proposal = self.state.proposals[record.number]
         job = ScheduledJob(record.id, f"{scheduler.name}-{record.id}", record.number, record.seed, proposal.config)
         job.budget = proposal.budget
         job.attempt, job.token, job.status = record.attempt, record.token, record.status

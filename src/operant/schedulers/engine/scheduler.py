@@ -18,9 +18,9 @@ from operant.errors import OperantError
 from operant.schedulers.engine.dispatcher import DISK_FULL, DISK_FULL_SECONDS, Dispatcher
 from operant.schedulers.engine.final_check import FinalCheck
 from operant.schedulers.engine.inline import InlineTrials
-from operant.schedulers.engine.ledger import JobRecord
 from operant.schedulers.engine.overseer import Overseer
 from operant.schedulers.engine.restore import Restored
+from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.engine.trial import MemoryReader, ScheduledJob, Trial, job_id_of
 from operant.schedulers.engine.view import NoView, View
 from operant.schedulers.engine.workspace import Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from operant.schedulers.engine.ledger import USABLE, JobRecord, controller_is_alive
+from operant.schedulers.engine.state import USABLE, JobRecord, controller_is_alive
 from operant.schedulers.views.live import LiveSearch
 from operant.tracking.journal import post_message
 
@@ -27,12 +27,12 @@ class SearchFollower(LiveSearch):
     def refresh(self) -> bool:
         """Read on; return whether anything is different."""
         changed = super().refresh()
-        ledger = self.ledger
-        for number in ledger.observed[self._results :]:
-            proposal = ledger.proposals[number]
+        state = self.state
+        for number in state.observed[self._results :]:
+            proposal = state.proposals[number]
             counts = proposal.status in USABLE and not proposal.raced_out
             self._note_reward(proposal.reward if counts else None)
-        self._results = len(ledger.observed)
+        self._results = len(state.observed)
         return changed
 
     @property
@@ -40,14 +40,14 @@ class SearchFollower(LiveSearch):
         """Jobs under way, the oldest first."""
         if not self.alive:
             return []
-        return [job for job in self.ledger.jobs.values() if job.status == "RUNNING"]
+        return [job for job in self.state.jobs.values() if job.status == "RUNNING"]
 
     @property
     def usual_seconds(self) -> float | None:
         """How long a job takes that runs to its end: the median of the latest."""
         took = [
             job.ended - job.started
-            for job in self.ledger.jobs.values()
+            for job in self.state.jobs.values()
             if job.status == "FINISHED" and job.started is not None and job.ended is not None
         ]
         return statistics.median(took[-_RECENT:]) if took else None
@@ -75,5 +75,5 @@ class SearchFollower(LiveSearch):
             if last is not None:
                 self.best_so_far.append(last)
             return
-        better = last is None or (reward > last if self.ledger.maximize else reward < last)
+        better = last is None or (reward > last if self.state.maximize else reward < last)
         self.best_so_far.append(reward if better or last is None else last)

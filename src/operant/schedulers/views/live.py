@@ -9,7 +9,7 @@ from typing import Any
 
 from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
-from operant.schedulers.engine.ledger import JobRecord, Ledger, controller_is_alive
+from operant.schedulers.engine.state import JobRecord, SearchState, controller_is_alive
 from operant.schedulers.planning.limits import last_valid
 from operant.schedulers.views.overview import job_counts
 from operant.tracking.journal import JournalReader
@@ -26,7 +26,7 @@ class LiveSearch:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = folder.name
-        self.ledger = Ledger()
+        self.state = SearchState()
         self.alive = False
         self.version = 0
         """Goes up whenever anything is different."""
@@ -46,9 +46,9 @@ class LiveSearch:
         """Read what was appended since; return whether anything is different."""
         alive = controller_is_alive(self.folder)  # before the journal: its last words are then in it
         records = [entry.record for entry in self._reader.poll()]
-        self.ledger.fold_all(records)
+        self.state.fold_all(records)
         told = any(record["type"] == "message" for record in records)
-        noted = self._annotations.update(self.folder, self.ledger.messages if told else None)
+        noted = self._annotations.update(self.folder, self.state.messages if told else None)
         if not records and alive == self.alive and not noted:
             return False
         self.version += 1
@@ -59,7 +59,7 @@ class LiveSearch:
                 self._rules = _rules(record)
         if alive != self.alive:
             self.alive = alive
-            for job in self.ledger.jobs.values():
+            for job in self.state.jobs.values():
                 if job.status in _UNDER_WAY:
                     self.changed[job.id] = self.version
         return True
@@ -67,17 +67,17 @@ class LiveSearch:
     @property
     def status(self) -> str:
         """RUNNING, PAUSED, or how it ended; ERROR when its controller died without a word."""
-        ledger = self.ledger
+        state = self.state
         if self.alive:
             return "PAUSED" if self.paused else "RUNNING"
-        if ledger.closed is not None:
-            return str(ledger.closed["status"])
-        return "ERROR" if ledger.opened else "PENDING"
+        if state.closed is not None:
+            return str(state.closed["status"])
+        return "ERROR" if state.opened else "PENDING"
 
     @property
     def paused(self) -> bool:
         """Whether its user told it to start no more jobs for now."""
-        return self.ledger.paused
+        return self.state.paused
 
     def status_of(self, job: JobRecord) -> tuple[str, str | None]:
         """A job's status and its reason: what was under way died with its controller."""
@@ -87,17 +87,17 @@ class LiveSearch:
 
     def jobs(self) -> list[JobRecord]:
         """All jobs in the order of proposal, those of a final check last."""
-        return sorted(self.ledger.jobs.values(), key=lambda job: (job.is_check, job.number))
+        return sorted(self.state.jobs.values(), key=lambda job: (job.is_check, job.number))
 
     def counts(self) -> dict[str, int]:
-        return job_counts(Counter(self.status_of(job)[0] for job in self.ledger.jobs.values()))
+        return job_counts(Counter(self.status_of(job)[0] for job in self.state.jobs.values()))
 
     @property
     def elapsed(self) -> float:
         """Seconds that controllers spent on it."""
-        ledger = self.ledger
-        since = time.time() - ledger.last_wall if self.alive and ledger.last_wall is not None else 0.0
-        return ledger.seconds_before + max(0.0, since)
+        state = self.state
+        since = time.time() - state.last_wall if self.alive and state.last_wall is not None else 0.0
+        return state.seconds_before + max(0.0, since)
 
     @property
     def tags(self) -> list[str]:
@@ -109,11 +109,11 @@ class LiveSearch:
 
     def summary(self) -> dict[str, Any]:
         """The search in a few numbers."""
-        ledger, counts = self.ledger, self.counts()
-        tries = sum(not one.filtered for one in ledger.proposals.values())
+        state, counts = self.state, self.counts()
+        tries = sum(not one.filtered for one in state.proposals.values())
         max_tries, seconds = self._limits()
         elapsed = self.elapsed
-        best = ledger.best
+        best = state.best
         return {
             "name": self.name,
             "status": self.status,
@@ -124,7 +124,7 @@ class LiveSearch:
                 "number": best.number,
                 "reward": best.reward,
                 "settings": best.config,
-                "jobs": [job.id for job in ledger.jobs.values() if job.number == best.number and not job.is_check],
+                "jobs": [job.id for job in state.jobs.values() if job.number == best.number and not job.is_check],
             },
             "counts": counts,
             "tries": tries,
@@ -132,13 +132,13 @@ class LiveSearch:
             "elapsed": elapsed,
             "seconds_left": self._seconds_left(counts, elapsed) if self.alive else None,
             "time_limit": seconds,
-            "reward_attribute": ledger.opened.get("reward"),
-            "maximize": ledger.maximize,
-            "started": ledger.first_wall,
-            "ended": None if self.alive else ledger.last_wall,
-            "reason": None if self.alive or ledger.closed is None else ledger.closed.get("reason"),
-            "compare": (ledger.opened.get("compare") or {}).get("id"),
-            "final_check": list(ledger.checks.values()) or None,
+            "reward_attribute": state.opened.get("reward"),
+            "maximize": state.maximize,
+            "started": state.first_wall,
+            "ended": None if self.alive else state.last_wall,
+            "reason": None if self.alive or state.closed is None else state.closed.get("reason"),
+            "compare": (state.opened.get("compare") or {}).get("id"),
+            "final_check": list(state.checks.values()) or None,
             "tags": self.tags,
             "note": self.note,
         }
@@ -146,7 +146,7 @@ class LiveSearch:
     def _limits(self) -> tuple[int | None, float | None]:
         """Most tries and most seconds: as its configuration says, or as was told since."""
         max_tries, seconds = self._rules
-        told = self.ledger.limits
+        told = self.state.limits
         return last_valid(told, "max_tries", max_tries), last_valid(told, "time_limits", seconds)
 
     def _seconds_left(self, counts: dict[str, int], elapsed: float) -> float | None:
@@ -155,7 +155,7 @@ class LiveSearch:
         ends = [] if seconds is None else [max(0.0, seconds - elapsed)]
         done = counts["finished"]
         if max_tries is not None and done:
-            seeds = max(1.0, counts["defined"] / max(1, len(self.ledger.proposals)))
+            seeds = max(1.0, counts["defined"] / max(1, len(self.state.proposals)))
             ends.append(max(0.0, (max_tries * seeds - done) * elapsed / done))
         return min(ends, default=None)
 

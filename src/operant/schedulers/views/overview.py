@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError, unknown
-from operant.schedulers.engine.ledger import JobRecord, Ledger, read_ledger
+from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.tracking.journal.journal import JOURNAL_NAME
 
 __all__ = ["describe", "find_search", "job_counts", "job_scalars", "list_searches"]
@@ -31,9 +31,9 @@ def find_search(root: Path, name: str) -> Path:
 
 def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any]:
     """`{task, status, best, jobs}`; jobs in the order of proposal."""
-    ledger, status = read_ledger(folder)
+    state, status = read_state(folder)
     name = folder.name
-    jobs = sorted(ledger.jobs.values(), key=lambda job: (job.is_check, job.number))
+    jobs = sorted(state.jobs.values(), key=lambda job: (job.is_check, job.number))
     if only is not None:
         known = {job.id: job for job in jobs} | {f"{name}-{job.id}": job for job in jobs}
         for one in only:
@@ -44,13 +44,13 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
     return {
         "task": name,
         "status": status,
-        "best": _best(ledger),
-        "compare": ledger.opened.get("compare") or None,
-        "reward_attribute": ledger.opened.get("reward"),
-        "counts": dict(Counter(job.status for job in ledger.jobs.values())),
-        "tries": sum(not one.filtered for one in ledger.proposals.values()),
-        "final_check": list(ledger.checks.values()) or None,
-        "jobs": [_job(job, ledger, name) for job in jobs],
+        "best": _best(state),
+        "compare": state.opened.get("compare") or None,
+        "reward_attribute": state.opened.get("reward"),
+        "counts": dict(Counter(job.status for job in state.jobs.values())),
+        "tries": sum(not one.filtered for one in state.proposals.values()),
+        "final_check": list(state.checks.values()) or None,
+        "jobs": [_job(job, state, name) for job in jobs],
     }
 
 
@@ -67,21 +67,21 @@ def job_counts(by_status: Counter[str]) -> dict[str, int]:
     }
 
 
-def _best(ledger: Ledger) -> dict[str, Any] | None:
-    best = ledger.best
+def _best(state: SearchState) -> dict[str, Any] | None:
+    best = state.best
     if best is None:
         return None
-    jobs = [job.id for job in ledger.jobs.values() if job.number == best.number and not job.is_check]
+    jobs = [job.id for job in state.jobs.values() if job.number == best.number and not job.is_check]
     return {"number": best.number, "reward": best.reward, "arg_dict": best.config, "jobs": jobs}
 
 
-def _job(job: JobRecord, ledger: Ledger, search: str) -> dict[str, Any]:
+def _job(job: JobRecord, state: SearchState, search: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": job.id,
         "name": f"{search}-{job.id}",
         "status": job.status,
         "reward": job.reward,
-        "arg_dict": ledger.proposals[job.number].config,
+        "arg_dict": state.proposals[job.number].config,
         "started": job.started,
         "ended": job.ended,
         "run": f"{search}/{job.id}",

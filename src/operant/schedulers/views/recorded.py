@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import OperantError
-from operant.schedulers.engine.ledger import Ledger
+from operant.schedulers.engine.state import SearchState
 from operant.schedulers.planning.rewards import JobReader, RewardRule
 
 __all__ = ["job_history", "job_reader", "recorded_rule"]
@@ -28,10 +28,10 @@ def job_reader(folder: Path, job_id: str, rule: RewardRule) -> JobReader:
     return JobReader(job, job / "work", rule)
 
 
-def job_history(folder: Path, job_id: str, rule: RewardRule, ledger: Ledger) -> list[dict[str, Any]]:
+def job_history(folder: Path, job_id: str, rule: RewardRule, state: SearchState) -> list[dict[str, Any]]:
     """What a job that has ended reported, as assessors take it: a function's reports are in the journal, a program's
     in its folder. Empty if there is nothing, or nothing that can be read."""
-    reported = ledger.reports.get(job_id)
+    reported = state.reports.get(job_id)
     if reported is not None:
         return [{"iteration": step, "value": value, "created": round(wall * 1000)} for step, value, wall in reported]
     reader = job_reader(folder, job_id, rule)

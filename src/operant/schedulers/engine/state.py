@@ -14,7 +14,7 @@ from operant.tracking.journal.compact import started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
-__all__ = ["FINAL", "JobRecord", "Ledger", "ProposalRecord", "no_garbage_collection", "read_ledger"]
+__all__ = ["FINAL", "JobRecord", "ProposalRecord", "SearchState", "no_garbage_collection", "read_state"]
 
 FINAL = frozenset({"FINISHED", "STOPPED", "KILLED", "ERROR"})
 USABLE = frozenset({"FINISHED", "STOPPED"})
@@ -67,7 +67,7 @@ class ProposalRecord:
         self.reward: float | None = None
 
 
-class Ledger:
+class SearchState:
     """Proposals and jobs of one search, in the order they were made."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Ledger:
         self.paused = False
         """Whether its user told the present controller to start no more jobs for now."""
 
-    def fold_all(self, records: Iterable[dict[str, Any]]) -> Ledger:
+    def fold_all(self, records: Iterable[dict[str, Any]]) -> SearchState:
         """Take note of records, or of lines that stand for several."""
         handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
         with no_garbage_collection():
@@ -265,16 +265,16 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def read_ledger(folder: Path) -> tuple[Ledger, str]:
-    """A search's ledger and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
+def read_state(folder: Path) -> tuple[SearchState, str]:
+    """A search's state and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
     alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
-    ledger = Ledger().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
+    state = SearchState().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
     if alive:
-        return ledger, "RUNNING"
-    ledger.settle_dead()
-    if ledger.closed is not None:
-        return ledger, str(ledger.closed["status"])
-    return ledger, "ERROR" if ledger.opened else "PENDING"
+        return state, "RUNNING"
+    state.settle_dead()
+    if state.closed is not None:
+        return state, str(state.closed["status"])
+    return state, "ERROR" if state.opened else "PENDING"
 
 
 def controller_is_alive(folder: Path) -> bool:
