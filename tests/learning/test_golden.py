@@ -1,4 +1,4 @@
-"""The same seed gives the weights it gave in the version before: a fingerprint of what each way to train comes to.
+"""The same seed gives the weights that it always gave: a fingerprint of what each way to train comes to.
 
     python -m tests.learning.test_golden     # prints the fingerprints of the code at hand, as `golden.json` keeps them
 
@@ -172,6 +172,11 @@ CASES |= {
 }
 CASES |= {"serial objects": by_hand, "serial_pipeline": pipeline, "middleware": middleware}
 
+# What was mended since, and so comes to other weights than in the version before.
+MENDED = {
+    "dqn masked": "what is allowed behind a truncated episode is read from its last observation, not the next",
+}
+
 KEPT = Path(__file__).with_name("golden.json")
 
 
@@ -183,16 +188,16 @@ def test_the_weights_are_those_of_before(name, tmp_path):
     if name.startswith("auto"):
         pytest.importorskip("lightning")
     (tmp_path / ".operant").mkdir()
-    assert CASES[name](tmp_path / ".operant") == kept["weights"][name]
+    assert CASES[name](tmp_path / ".operant") == kept["mended" if name in MENDED else "weights"][name]
 
 
 def main() -> None:
-    found: dict[str, Any] = {"arithmetic": arithmetic(), "weights": {}}
+    found: dict[str, Any] = {"arithmetic": arithmetic(), "weights": {}, "mended": {}}
     for name, case in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             Path(".operant").mkdir()
-            found["weights"][name] = case(Path(".operant").absolute())
+            found["mended" if name in MENDED else "weights"][name] = case(Path(".operant").absolute())
     print(json.dumps(found, indent=2))
 
 
