@@ -47,7 +47,9 @@ class FuelTable:
         wrong = (rows < 0) | (whole < 0) | (whole > largest)
         if wrong.any():
             unknown = sorted({int(number) for number in whole[wrong]})[:5]
-            raise UsageError(f"no fuel model has the number {unknown}; known are 1-13, 91-99, 101-109, 121-124, 141-204")
+            raise UsageError(
+                f"no fuel model has the number {unknown}; known are 1-13, 91-99, 101-109, 121-124, 141-204"
+            )
         return np.asarray(rows)
 
 
