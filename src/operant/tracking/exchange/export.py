@@ -101,13 +101,13 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
             out.add_points(tag, points["step"], points["wall"], points["value"])
         for text in run.text():
             out.add_text(text.tag, text.text, text.step, text.wall)
-        for one in run.media():
-            if one.path.suffix == ".wav":
-                out.add_audio(one.tag, one.path.read_bytes(), one.step, one.wall)
-            elif one.path.suffix in _TENSORBOARD_PICTURES:  # a film is a GIF that moves
-                data = one.path.read_bytes()
+        for item in run.media():
+            if item.path.suffix == ".wav":
+                out.add_audio(item.tag, item.path.read_bytes(), item.step, item.wall)
+            elif item.path.suffix in _TENSORBOARD_PICTURES:  # a film is a GIF that moves
+                data = item.path.read_bytes()
                 height, width = picture_size(data)
-                out.add_image(one.tag, data, width, height, one.step, one.wall)
+                out.add_image(item.tag, data, width, height, item.step, item.wall)
         for record in run.records("pr_curve"):
             out.add_pr_curve(record["tag"], _pr_rows(record), record["step"], record["wall"])
         for one in run.histograms():
