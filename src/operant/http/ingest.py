@@ -59,13 +59,14 @@ def ingest_routes(receiver: Receiver) -> list[Route]:
         return JSONResponse({"length": length})
 
     async def blob(request: Request) -> JSONResponse:
-        upload = receiver.blob(check_run_id(_asked(request, "run")), _asked(request, "name"))
+        name = _asked(request, "name")
+        upload = receiver.blob(check_run_id(_asked(request, "run")), name)
         try:
             async for piece in request.stream():
                 if upload.size + len(piece) > MAX_BLOB:
                     raise UsageError(f"a file of a run is at most {MAX_BLOB >> 30} GiB")
                 await run_in_threadpool(upload.add, piece)
-            await run_in_threadpool(upload.finish)
+            await run_in_threadpool(upload.keep_as, name)
         finally:
             upload.close()
         return JSONResponse({"size": upload.size})

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operant._util.files import replacing
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.tracking.exchange.pictures import picture_size
 from operant.tracking.reading.run import Run
@@ -52,9 +53,8 @@ def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
     if target.exists():
         raise UsageError(f"{target} exists already: name another place with --out, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = target.with_name(f".{target.name}.part")
-    form.write(run, staged)
-    staged.rename(target)
+    with replacing(target) as staged:
+        form.write(run, staged)
     return target
 
 
