@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from operant.errors import ConfigError
 from operant.schedulers import build_filter_criterion, build_stop_criterion
-from operant.schedulers._units import format_seconds, parse_bytes, parse_duration
 from operant.schedulers.criteria import Expression
 
 CONFIG = {"batch-size": 512, "config(epochs)": 5, "lr": 1e-3, "lr_decay": 0.5, "opt": "adam", "flag": True, "size": 2}
@@ -125,38 +124,3 @@ def test_a_custom_criterion_keeps_the_rules_beside_it() -> None:
     assert criteria.rules.max_tries == 7 and criteria.custom[0].limit == 5  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="did you mean 'limit'"):
         build_stop_criterion({"type": "AfterThree", "limt": 5})
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "seconds"),
-    [
-        (1, "h", 3600.0),
-        (0.5, "h", 1800.0),
-        ("1h", "h", 3600.0),
-        ("30m", "s", 1800.0),
-        ("90s", "h", 90.0),
-        ("1h30m", "h", 5400.0),
-        ("1d", "h", 86400.0),
-        ("2", "h", 7200.0),
-        (30, "s", 30.0),
-        ("500ms", "s", 0.5),
-        (math.inf, "h", None),
-        (None, "h", None),
-    ],
-)
-def test_durations(value: Any, unit: str, seconds: float | None) -> None:
-    assert parse_duration(value, ("t",), bare_unit=unit) == seconds
-
-
-@pytest.mark.parametrize("value", ["soon", "1x", "h", 0, -1, True, [], math.nan, ""])
-def test_what_is_no_duration(value: Any) -> None:
-    with pytest.raises(ConfigError):
-        parse_duration(value, ("t",), bare_unit="h")
-
-
-def test_sizes_and_shown_times() -> None:
-    assert (parse_bytes("4GB", ()), parse_bytes("512 MiB", ()), parse_bytes(100, ())) == (4 << 30, 512 << 20, 100)
-    for wrong in ("much", 0, -3, "0MB", None):
-        with pytest.raises(ConfigError):
-            parse_bytes(wrong, ())
-    assert [format_seconds(n) for n in (5, 200, 7500, 90000)] == ["5s", "3m 20s", "2h 05m", "1d 01h"]

@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from operant.schedulers._units import format_seconds
+from operant._util.units import duration, printable
 from operant.schedulers.engine.trial import ScheduledJob
 from operant.schedulers.engine.view import View
+from operant.schedulers.views.overview import job_counts
 
 if TYPE_CHECKING:
     from operant.schedulers.engine.scheduler import Scheduler
@@ -154,7 +155,7 @@ class TableView:
         for title in ("job", "running", *scheduler.plan.scalars):
             jobs.add_column(title)
         for job in list(scheduler.running.values())[:_SHOWN_JOBS]:
-            ran = format_seconds(scheduler.clock.now() - job.begun) if job.begun is not None else "waits"
+            ran = duration(scheduler.clock.now() - job.begun) if job.begun is not None else "waits"
             jobs.add_row(job.id, ran, *(_latest(job, tag) for tag in scheduler.plan.scalars))
         if scheduler.running:
             parts.append(jobs)
@@ -166,18 +167,7 @@ def make_view() -> View:
 
 
 def counts(scheduler: Scheduler) -> dict[str, int]:
-    """How many jobs are defined, waiting, running, finished; and of these successful and abnormal."""
-    by_status = Counter(job.status for job in scheduler.jobs.values()) + scheduler.earlier
-    success = by_status["FINISHED"] + by_status["STOPPED"]
-    abnormal = by_status["ERROR"] + by_status["KILLED"]
-    return {
-        "defined": by_status.total(),
-        "waiting": by_status["PENDING"] + by_status["PAUSED"],
-        "running": by_status["RUNNING"],
-        "finished": success + abnormal,
-        "success": success,
-        "abnormal": abnormal,
-    }
+    return job_counts(Counter(job.status for job in scheduler.jobs.values()) + scheduler.earlier)
 
 
 def summary_line(scheduler: Scheduler) -> str:
@@ -189,18 +179,13 @@ def summary_line(scheduler: Scheduler) -> str:
     return printable(f"search {scheduler.name}: {scheduler.end[0].lower()} ({scheduler.end[1]}); {numbers}{best}")
 
 
-def printable(text: str) -> str:
-    """Text of jobs may hold escape codes; a terminal must not obey them."""
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
 def _time_line(scheduler: Scheduler) -> str:
     rules = scheduler.plan.stop.rules
-    parts = [f"{format_seconds(scheduler.elapsed)} so far"]
+    parts = [f"{duration(scheduler.elapsed)} so far"]
     if rules.max_tries is not None:
         parts.append(f"{scheduler.tries} of {rules.max_tries} tries")
     if rules.time_limits is not None:
-        parts.append(f"{format_seconds(rules.time_limits - scheduler.elapsed)} left")
+        parts.append(f"{duration(rules.time_limits - scheduler.elapsed)} left")
     return ", ".join(parts)
 
 
