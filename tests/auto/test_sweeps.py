@@ -12,7 +12,7 @@ import pytest
 from operant.auto import launch
 from operant.hpo import R, choice, hpo
 from operant.schedulers import NaiveScheduler
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "auto"
 
@@ -60,7 +60,7 @@ def test_search_run_drives_launch(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     here = tmp_path / ".operant" / "searches"
     outcome = NaiveScheduler(here / "cartpole", "search.yaml").run()
-    ledger, status = read_ledger(here / "cartpole")
-    assert status == "FINISHED" and {job.status for job in ledger.jobs.values()} == {"FINISHED"}
+    state, status = read_state(here / "cartpole")
+    assert status == "FINISHED" and {job.status for job in state.jobs.values()} == {"FINISHED"}
     assert outcome.tries == 2 and outcome.reward is not None and outcome.reward > 9
-    assert {one.config["config(frame_config.learning_rate)"] for one in ledger.proposals.values()} == {0.0001, 0.001}
+    assert {one.config["config(frame_config.learning_rate)"] for one in state.proposals.values()} == {0.0001, 0.001}

@@ -18,8 +18,8 @@ from operant.cli import main
 from operant.cli.plotting.charts import Axis, Band, Bars, Heat, Line, Points, Spans, nice_ticks, shade, thin
 from operant.cli.plotting.of_runs import curves, smoothed
 from operant.cli.plotting.of_search import charts_of_search
+from operant.schedulers.engine.state import read_state
 from operant.schedulers.exchange.foreign import ForeignTrial, write_search
-from operant.schedulers.ledger import read_ledger
 from operant.tracking import Run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -82,14 +82,14 @@ def test_one_page_with_everything_and_nothing_from_elsewhere(search: Path, capsy
 
 
 def test_the_same_numbers_as_in_the_journal(search: Path) -> None:
-    ledger, _ = read_ledger(search)
-    rewards = {job.id: job.reward for job in ledger.jobs.values() if job.reward is not None}
+    state, _ = read_state(search)
+    rewards = {job.id: job.reward for job in state.jobs.values() if job.reward is not None}
     (history,) = charts_of_search(search, ["history"])
     dots = [mark for mark in history.marks if isinstance(mark, Points)]
     found = {str(int(x)): y for mark in dots for x, y in zip(mark.x, mark.y, strict=True)}
     assert found == rewards
     (best,) = [mark for mark in history.marks if isinstance(mark, Line)]
-    assert ledger.best is not None and best.y[-1] == ledger.best.reward and list(best.y) == sorted(best.y)
+    assert state.best is not None and best.y[-1] == state.best.reward and list(best.y) == sorted(best.y)
 
     (timeline,) = charts_of_search(search, ["timeline"])
     (spans,) = timeline.marks

@@ -11,7 +11,7 @@ import yaml
 
 from operant.cli import main
 from operant.cli.search_scripts import run_main
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 
 PROGRAM = """
 import sys, time
@@ -97,5 +97,5 @@ def test_a_replay_foretells_what_the_assessor_does(search: Path, capsys: pytest.
     config["assessor"] = {"type": "AshaAssessor"}
     (search / "search.yaml").write_text(yaml.safe_dump(config))
     assert run_main(["-t", "live", "search.yaml"]) == 0
-    ledger, _ = read_ledger(search / ".operant" / "searches" / "live")
-    assert {job.id for job in ledger.jobs.values() if job.status == "STOPPED"} == set(foretold["stopped"])
+    state, _ = read_state(search / ".operant" / "searches" / "live")
+    assert {job.id for job in state.jobs.values() if job.status == "STOPPED"} == set(foretold["stopped"])

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from operant.cli.search_scripts import ctl_main, init_main, run_main
-from operant.schedulers.ledger import controller_is_alive
+from operant.schedulers.engine.state import controller_is_alive
 
 PROGRAM = """
 import json, sys, time

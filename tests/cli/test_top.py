@@ -24,7 +24,7 @@ from operant.cli import main
 from operant.cli.watching.draw import cells, line, log_lines, rule, shrink
 from operant.cli.watching.keyboard import split_keys
 from operant.cli.watching.scenes import SearchScene
-from operant.schedulers.ledger import controller_is_alive, read_ledger
+from operant.schedulers.engine.state import controller_is_alive, read_state
 
 PROGRAM = r"""
 import sys, time
@@ -117,14 +117,14 @@ def test_a_key_stops_a_job(search: Callable[..., Path]) -> None:
         screen.press("n")
         screen.press("s")
         screen.press("y")
-        wait_until(lambda: read_ledger(folder)[0].jobs["3"].status == "KILLED")
+        wait_until(lambda: read_state(folder)[0].jobs["3"].status == "KILLED")
         frame = screen.wait_for(lambda one: numbers(one).get("abnormal") == 1, "the killed job in the table")
         assert numbers(frame)["running"] == 1
         screen.press("q")
     assert screen.code == 0
-    ledger, status = read_ledger(folder)
-    assert status == "RUNNING" and ledger.jobs["2"].status == "RUNNING"
-    assert ledger.messages == [{"type": "stop", "jobs": ["3"]}]
+    state, status = read_state(folder)
+    assert status == "RUNNING" and state.jobs["2"].status == "RUNNING"
+    assert state.messages == [{"type": "stop", "jobs": ["3"]}]
     # Nothing that a job printed or was set to reached the terminal as a command.
     assert b"\x1b]0;" not in screen.raw and b"\x1b[2Jgone" not in screen.raw
     assert b"\x1b[?1049l" in screen.raw and screen.after == screen.before
@@ -152,7 +152,7 @@ def test_pause_resize_and_stop_the_search(search: Callable[..., Path]) -> None:
         screen.wait_for(lambda one: "0 searches" in one, "the list without it")
         screen.press("q")
     assert screen.code == 0
-    assert read_ledger(folder)[0].jobs["0"].status == "KILLED"
+    assert read_state(folder)[0].jobs["0"].status == "KILLED"
 
 
 @pytest.mark.parametrize(("ending", "code"), [("SIGTERM", 128 + signal.SIGTERM), ("ctrl-C", 130), ("q", 0)])
@@ -171,7 +171,7 @@ def test_however_it_ends_the_terminal_is_in_order(project: Path, ending: str, co
 
 def test_without_a_terminal_it_prints_once(search: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder = search([1, 2])
-    wait_until(lambda: (folder / "journal.log").exists() and read_ledger(folder)[0].closed)
+    wait_until(lambda: (folder / "journal.log").exists() and read_state(folder)[0].closed)
     wait_until(lambda: not controller_is_alive(folder))
     with SummaryWriter("own", system_metrics=False, config={"total_steps": 100}) as writer:
         writer.add_scalar("evaluation/return", 7.5, 25)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 from operant.tracking.places import find_root
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hpo"
@@ -21,8 +21,8 @@ def test_a_function() -> None:
     assert done.returncode == 0, done.stderr
     assert "score" in done.stdout and "finished" in done.stdout and "search-ctl show --task train-" in done.stdout
     folder = next((find_root() / "searches").iterdir())
-    ledger, status = read_ledger(folder)
-    assert status == "FINISHED" and len(ledger.proposals) <= 40
+    state, status = read_state(folder)
+    assert status == "FINISHED" and len(state.proposals) <= 40
 
 
 def test_the_documents_local_demo() -> None:

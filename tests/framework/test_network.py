@@ -165,6 +165,64 @@ def test_a_silent_peer_holds_nobody_up() -> None:
             sock.close()
 
 
+def test_strangers_who_fill_every_place_and_send_a_byte_now_and_then_lock_nobody_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with two_hubs() as (listener, dialer, address):
+        strangers = [socket.create_connection(split_address(address)[1:]) for _ in range(100)]
+        for sock in strangers:
+            try:
+                sock.sendall(b"O")
+            except OSError:  # thrown out already, for a later one
+                pass
+        dialer.hub.dial(address, timeout=30)
+        assert listener.linked.wait(30)
+        for sock in strangers:
+            sock.close()
+    assert sum("refused a connection" in record.message for record in caplog.records) <= 1
+
+
+def test_one_byte_after_the_other_does_not_prolong_a_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operant.framework.parallel.hub.HANDSHAKE_TIMEOUT", 0.3)
+    with two_hubs() as (_, _, address), socket.create_connection(split_address(address)[1:]) as slow:
+        slow.settimeout(20)
+        sent = 0
+        with pytest.raises(OSError):
+            while sent < 40:  # all of them would take two seconds
+                slow.sendall(b"OPERANT1"[sent % 8 : sent % 8 + 1])
+                sent += 1
+                time.sleep(0.05)
+        assert sent < 40
+
+
+def test_a_listener_that_hangs_up_is_not_said_to_have_another_secret() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        tries: list[int] = []
+
+        def hang_up() -> None:
+            try:
+                while True:
+                    sock, _ = listener.accept()
+                    tries.append(1)
+                    sock.close()
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        dialer = Recorder()
+        with pytest.raises(
+            ConnectionError, match="other connections crowd it, or it is ending; tried for 1 s"
+        ) as caught:
+            dialer.hub.dial(f"tcp://127.0.0.1:{listener.getsockname()[1]}", timeout=1)
+        assert "secret" not in str(caught.value) and len(tries) > 2
+        dialer.hub.close()
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
 def test_the_wrong_secret_is_refused_at_both_ends() -> None:
     with two_hubs(dialer_secret=b"wrong") as (listener, dialer, address):
         with pytest.raises(AuthenticationError, match="does not know the shared secret"):

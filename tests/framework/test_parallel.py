@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import mains
@@ -159,3 +162,12 @@ def test_wrong_settings_say_what_would_be_right(
     monkeypatch.delenv("OPERANT_SECRET", raising=False)
     with pytest.raises(ValueError, match=message):
         Parallel.runner(2, **settings)(mains.return_node_id)
+
+
+def test_a_main_module_without_a_guard_is_told_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text("from operant.framework import Parallel\n\n\ndef main(): ...\n\n\nParallel.runner(2)(main)\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert done.stderr.strip().endswith("put the call of Parallel.runner under `if __name__ == '__main__':`")
+    assert done.stderr.count("Traceback") == 1  # of the program itself; its workers say nothing

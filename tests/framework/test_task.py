@@ -63,10 +63,7 @@ def test_forward_sync_backward_renew_by_hand() -> None:
 
     with Task() as task:
         for _ in range(2):
-            task.forward(wrapped)
-            task.sync()
-            task.backward()
-            task.renew()
+            assert task.forward(wrapped).sync().backward().renew() is task
     assert trace == [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
 
 

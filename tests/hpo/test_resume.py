@@ -11,7 +11,7 @@ import pytest
 
 from operant.errors import UsageError
 from operant.hpo import R, choice, hpo, randint, uniform
-from operant.schedulers.overview import describe
+from operant.schedulers.views.overview import describe
 from operant.tracking.places import find_root
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from operant.errors import UsageError
 from operant.hpo import C, ExpressionError, M, R, RunnerEventSet, Skip, choice, hpo, quniform, randint, uniform
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 from operant.searchers import BaseSearcher
 from operant.tracking.places import find_root
 
@@ -186,8 +186,8 @@ def test_a_wrong_key_is_told_at_the_first_trial_and_loses_none() -> None:
     again = quick(function=counted).max_steps(20).minimize(R["y"]).name("typo").seed(1)
     again.run()
     assert len(calls) == 20 and again.history[0].target == bowl(calls[0])["y"]
-    ledger, status = read_ledger(find_root() / "searches" / "typo")
-    assert status == "FINISHED" and all(job.reward is not None for job in ledger.jobs.values())
+    state, status = read_state(find_root() / "searches" / "typo")
+    assert status == "FINISHED" and all(job.reward is not None for job in state.jobs.values())
 
 
 def test_a_wrong_key_with_several_workers_keeps_those_under_way() -> None:
@@ -269,8 +269,8 @@ def test_concerns_and_functions_as_objective() -> None:
     assert [one.columns["twice"] for one in search.history] == [0, 1, 2]
     table = search.history.table()
     assert all(word in table for word in ("loss", "twice", "seconds", "note", "text", "finished"))
-    ledger, _ = read_ledger(find_root() / "searches" / search.search_name)
-    assert ledger.proposals[2].values["twice"] == 2.0 and ledger.proposals[1].reward == pytest.approx(0.04)
+    state, _ = read_state(find_root() / "searches" / search.search_name)
+    assert state.proposals[2].values["twice"] == 2.0 and state.proposals[1].reward == pytest.approx(0.04)
 
 
 def test_history_ranks_and_draws() -> None:

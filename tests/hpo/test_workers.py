@@ -16,7 +16,7 @@ import pytest
 from operant.assessors import AssessResult, BaseAssessor, MedianStopAssessor
 from operant.hpo import R, hpo, randint, report, uniform
 from operant.hpo.trials import StopTrial
-from operant.schedulers.ledger import read_ledger
+from operant.schedulers.engine.state import read_state
 from operant.tracking.journal import post_message
 from operant.tracking.places import find_root
 
@@ -106,8 +106,8 @@ def test_an_assessor_ends_a_trial_at_its_report(kind: str) -> None:
     assert [one.status for one in search.history] == ["STOPPED", "FINISHED", "FINISHED"]
     assert search.history[0].target == 1.0 and search.history[0].reason == "assessor"
     assert sorted(path.name for path in Path.cwd().glob("1-*")) == ["1-0", "1-1", "1-cleaned"]
-    ledger, _ = read_ledger(find_root() / "searches" / search.search_name)
-    assert ledger.jobs["0"].status == "STOPPED" and ledger.jobs["0"].reward == 1.0
+    state, _ = read_state(find_root() / "searches" / search.search_name)
+    assert state.jobs["0"].status == "STOPPED" and state.jobs["0"].reward == 1.0
 
 
 def test_assessors_by_name_and_settings() -> None:

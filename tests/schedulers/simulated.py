@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from operant.schedulers.ledger import Ledger, read_ledger
-from operant.schedulers.plan import SearchPlan, make_plan
-from operant.schedulers.scheduler import Outcome, Scheduler
+from operant.schedulers.engine.scheduler import Outcome, Scheduler
+from operant.schedulers.engine.state import SearchState, read_state
+from operant.schedulers.planning.plan import SearchPlan, make_plan
 from operant.sites import SimulatedClock, SimulatedSite, Simulation, Submission
 from operant.tracking.journal import post_message
 
@@ -58,12 +58,12 @@ class World:
         self.at(seconds, lambda: post_message(self.folder, message))
 
     @property
-    def ledger(self) -> Ledger:
-        return read_ledger(self.folder)[0]
+    def state(self) -> SearchState:
+        return read_state(self.folder)[0]
 
     @property
     def statuses(self) -> dict[str, str]:
-        return {job.id: job.status for job in self.ledger.jobs.values()}
+        return {job.id: job.status for job in self.state.jobs.values()}
 
 
 def by_x(seconds: float = 1.0, **more: Any) -> Callable[[Submission], Simulation]:

@@ -11,10 +11,11 @@ import pytest
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers import LocalJob, NaiveScheduler
-from operant.schedulers.compare import list_compares
-from operant.schedulers.ledger import read_ledger
-from operant.schedulers.overview import describe
-from operant.schedulers.view import LineView, NoView, TableView
+from operant.schedulers.engine.state import read_state
+from operant.schedulers.engine.view import NoView
+from operant.schedulers.views.display import LineView, TableView
+from operant.schedulers.views.overview import describe
+from operant.tracking.reading.compares import list_compares
 
 PYTHON = sys.executable
 
@@ -57,9 +58,9 @@ def test_an_assessor_ends_bad_jobs_early(tmp_path: Path) -> None:
     assessor = {"type": "MedianStopAssessor", "start_step": 2}
     config = make(tmp_path / "source", REPORTS, [0.7, 0.8, 0.1, 0.9], scheduler={"parallel_size": 1}, assessor=assessor)
     outcome = run(tmp_path, config)
-    ledger, _ = read_ledger(tmp_path / "searches" / "s")
-    assert [job.status for job in ledger.jobs.values()] == ["FINISHED", "FINISHED", "STOPPED", "FINISHED"]
-    assert ledger.jobs["2"].reason == "assessor" and ledger.jobs["2"].reward == 0.1 and outcome.reward == 0.9
+    state, _ = read_state(tmp_path / "searches" / "s")
+    assert [job.status for job in state.jobs.values()] == ["FINISHED", "FINISHED", "STOPPED", "FINISHED"]
+    assert state.jobs["2"].reason == "assessor" and state.jobs["2"].reward == 0.1 and outcome.reward == 0.9
 
 
 def test_a_paused_job_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -87,8 +88,8 @@ for step in range(start, 4):
         tmp_path / "source", program, values, searcher=searcher, scheduler={"parallel_size": 1}, assessor=assessor
     )
     run(tmp_path, config)
-    ledger, status = read_ledger(tmp_path / "searches" / "s")
-    found = {job.id: (job.status, job.attempt) for job in ledger.jobs.values()}
+    state, status = read_state(tmp_path / "searches" / "s")
+    found = {job.id: (job.status, job.attempt) for job in state.jobs.values()}
     assert status == "FINISHED" and found["0"] == ("FINISHED", 1)
     assert found["1"] == ("FINISHED", 2) or found["1"] == ("STOPPED", 1)
     assert "PAUSED" not in {one for one, _ in found.values()}
@@ -129,11 +130,11 @@ def test_compare_groups(tmp_path: Path) -> None:
     config = make(tmp_path / "source", "", [1], pavi={"compare": {"name": "my group"}})
     function: Any = lambda c: 1.0  # noqa: E731
     NaiveScheduler(tmp_path / "searches" / "a", config, function=function, source=tmp_path / "source").run()
-    (group,) = list_compares(tmp_path)
+    (group,) = list_compares(tmp_path).values()
     assert group["name"] == "my group" and group["searches"] == ["a"]
     config["pavi"] = {"compare": {"id": group["id"]}}
     NaiveScheduler(tmp_path / "searches" / "b", config, function=function, source=tmp_path / "source").run()
-    assert list_compares(tmp_path)[0]["searches"] == ["a", "b"]
+    assert list_compares(tmp_path)[group["id"]]["searches"] == ["a", "b"]
     config["pavi"] = {"compare": {"id": "nothing"}}
     with pytest.raises(ConfigError, match="there is no group 'nothing'"):
         NaiveScheduler(tmp_path / "searches" / "c", config, function=function, source=tmp_path / "source").run()
@@ -147,9 +148,9 @@ def test_a_function_in_place_of_a_program(tmp_path: Path) -> None:
 
     config = make(tmp_path / "source", "", [1, 2, 3])
     outcome = run(tmp_path, config, function=objective)
-    ledger, _ = read_ledger(tmp_path / "searches" / "s")
-    assert outcome.reward == 6.0 and ledger.jobs["1"].error == "ValueError: no such thing"
-    assert ledger.proposals[2].values == {"acc": 6.0, "loss": 1.0}
+    state, _ = read_state(tmp_path / "searches" / "s")
+    assert outcome.reward == 6.0 and state.jobs["1"].error == "ValueError: no such thing"
+    assert state.proposals[2].values == {"acc": 6.0, "loss": 1.0}
 
 
 def test_views_survive_what_jobs_print(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -252,7 +252,7 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(body: bytes) -> None:
 def test_without_a_token_or_with_another_hosts_name_nothing_answers(server: Server) -> None:
     import http.client
 
-    from operant.tracking.remote.http import ingest_routes
+    from operant.http.ingest import ingest_routes
     from operant.tracking.remote.receive import Receiver
 
     paths = ["/", "/api/x", *(route.path for route in ingest_routes(Receiver(server.root)))]

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 import operant
-from operant.schedulers.overview import describe
+from operant.schedulers.views.overview import describe
 
 JOBS = 200
 PARALLEL = 4

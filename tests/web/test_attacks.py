@@ -12,9 +12,9 @@ import pytest
 from starlette.routing import Route
 from tests.web.asking import Answer, Client, record_run
 
-from operant.tracking.recording.blobs import store_bytes
-from operant.web.security import Gatekeeper, is_loopback, load_token
-from operant.web.server import application as serve_application
+from operant.http.security import Gatekeeper
+from operant.http.server import application as serve_application
+from operant.tracking.format.blobs import store_bytes
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 TOKEN = "correct-horse-battery-staple-token"
@@ -176,16 +176,6 @@ def test_serve_is_behind_the_same_gate(root: Path) -> None:
             foreign = {"authorization": f"Bearer {TOKEN}", "origin": "http://evil.com"}
             assert refused(client.ask(method, path, headers=foreign))
     assert client.get("/health").status == 200
-
-
-def test_loopback_is_told_from_the_rest() -> None:
-    assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"))
-    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.1.2.3", "localhost.evil.com", "2130706433"))
-
-
-def test_a_token_file_is_its_owners(tmp_path: Path) -> None:
-    token = load_token(tmp_path / "t")
-    assert (tmp_path / "t").stat().st_mode & 0o077 == 0 and load_token(tmp_path / "t") == token
 
 
 # -- paths ------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         left = f" ({done.left_out} had not ended and were left out)" if done.left_out else ""
         print(f"{done.trials} trials{left}")
     else:
-        from operant.schedulers.archive import import_search
+        from operant.schedulers.archives.archive import import_search
 
         if args.study is not None:
             raise UsageError("--study goes with --from optuna")

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _charts(names: list[str], args: argparse.Namespace) -> tuple[str, list[Chart]]:
-    from operant.schedulers.overview import find_search, list_searches
+    from operant.schedulers.views.overview import find_search, list_searches
     from operant.tracking.places import find_root
 
     root = find_root(args.root)

@@ -11,7 +11,8 @@ import argparse
 import json
 from typing import Any
 
-from operant.cli._terminal import clean, duration, print_table
+from operant._util.units import duration, printable
+from operant.cli._terminal import print_table
 from operant.errors import UsageError
 
 _USUAL = ("asha", "hyperband", "median")
@@ -40,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.overview import find_search
-    from operant.schedulers.replay import read_recording, replay
+    from operant.schedulers.analysis.replay import read_recording, replay
+    from operant.schedulers.views.overview import find_search
     from operant.tracking.places import find_root
 
     if (args.search is None) == (args.task is None):
@@ -61,7 +62,7 @@ def _parse(words: list[str], shared: list[str]) -> list[tuple[str, dict[str, Any
     """Each assessor with its own options and those of the shared ones that it takes."""
     from operant.assessors import ASSESSORS
     from operant.registry import accepted_arguments
-    from operant.schedulers.replay import find_assessor
+    from operant.schedulers.analysis.replay import find_assessor
 
     for_all = dict(_option(one) for one in shared)
     found, used = [], set()
@@ -90,7 +91,7 @@ def _option(text: str) -> tuple[str, Any]:
 def _print(recording: Any, results: list[Any]) -> None:
     first = results[0]
     print(
-        f"{recording.name}: {first.jobs} jobs with {first.steps:,} reports of {clean(recording.rule.attribute)}, "
+        f"{recording.name}: {first.jobs} jobs with {first.steps:,} reports of {printable(recording.rule.attribute)}, "
         f"{duration(first.seconds)} of job time"
     )
     if first.best is not None:

@@ -18,15 +18,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.ledger import controller_is_alive, read_ledger
-    from operant.schedulers.overview import find_search
+    from operant.schedulers.engine.state import controller_is_alive, read_state
+    from operant.schedulers.views.overview import find_search
 
     root = find_root()
     folder = find_search(root, args.task)
     if controller_is_alive(folder):
         raise UsageError(f"the search {args.task!r} is running already")
-    ledger, _ = read_ledger(folder)
-    origin = ledger.opened.get("origin") or {}
+    state, _ = read_state(folder)
+    origin = state.opened.get("origin") or {}
     file, source = origin.get("file"), origin.get("source")
     if not file:
         raise UsageError(

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from operant.schedulers.naive_scheduler import NaiveScheduler
-    from operant.schedulers.view import make_view
+    from operant.schedulers.views.display import make_view
     from operant.tracking.places import check_run_id, find_root
 
     _use_own_environment()

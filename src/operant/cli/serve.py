@@ -18,9 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.http.security import load_token
+    from operant.http.server import serve
     from operant.tracking.places import find_root
-    from operant.web.security import load_token
-    from operant.web.server import serve
 
     root = find_root(args.root)
     root.mkdir(parents=True, exist_ok=True)

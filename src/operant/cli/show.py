@@ -8,7 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from operant.cli._terminal import clean, duration, print_table
+from operant._util.units import duration, printable
+from operant.cli._terminal import print_table
 from operant.errors import UsageError
 from operant.tracking.places import find_root
 
@@ -22,14 +23,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.ledger import no_garbage_collection
+    from operant.schedulers.engine.state import no_garbage_collection
 
     with no_garbage_collection():
         return _show(args)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from operant.schedulers.overview import describe, find_search, job_scalars
+    from operant.schedulers.views.overview import describe, find_search, job_scalars
 
     root = find_root()
     if args.task is None:
@@ -63,7 +64,7 @@ def _add_urls(root: Path, found: dict[str, Any]) -> None:
 
 
 def _show_all(root: Path, args: argparse.Namespace) -> int:
-    from operant.schedulers.overview import describe, list_searches
+    from operant.schedulers.views.overview import describe, list_searches
 
     found = [describe(folder) for folder in list_searches(root)]
     for one in found:
@@ -85,9 +86,9 @@ def _print_search(found: dict[str, Any]) -> None:
     print(f"{found['task']}: {found['status']}, {len(found['jobs'])} jobs ({_counts(found)})")
     if found["best"] is not None:
         settings = ", ".join(f"{key}={value}" for key, value in found["best"]["arg_dict"].items())
-        print(clean(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
+        print(printable(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
     if found["compare"]:
-        print(clean(f"group {found['compare'].get('name')!r}, id {found['compare'].get('id')}"))
+        print(printable(f"group {found['compare'].get('name')!r}, id {found['compare'].get('id')}"))
     print(f"page {found['url']} (`operant ui` serves it)")
     for check in found["final_check"] or ():
         print(

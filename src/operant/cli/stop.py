@@ -16,13 +16,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.ledger import controller_is_alive, read_ledger
-    from operant.schedulers.overview import describe, find_search
+    from operant.schedulers.engine.state import controller_is_alive, read_state
+    from operant.schedulers.views.overview import describe, find_search
     from operant.tracking.journal import post_message
 
     folder = find_search(find_root(), args.task)
     if not controller_is_alive(folder):
-        _, status = read_ledger(folder)
+        _, status = read_state(folder)
         raise UsageError(f"the search {args.task!r} is not running; it is {status}")
     jobs = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else []
     if jobs:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if jobs:
         print(f"Told to stop: {', '.join(jobs)}")
     else:
-        ledger, status = read_ledger(folder)
-        killed = sum(job.status == "KILLED" for job in ledger.jobs.values())
+        state, status = read_state(folder)
+        killed = sum(job.status == "KILLED" for job in state.jobs.values())
         print(f"{args.task}: {status}, {killed} jobs were killed")
     return 0

@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from operant.cli.watching.scenes import AllScene, Scene, SearchScene
     from operant.cli.watching.screen import print_once, watch
     from operant.errors import UsageError
-    from operant.schedulers.overview import find_search
+    from operant.schedulers.views.overview import find_search
     from operant.tracking.places import find_root
 
     if not 0.05 <= args.interval <= 3600:

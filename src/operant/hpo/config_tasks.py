@@ -176,7 +176,7 @@ class ConfigScheduler:
             task.ended.set()
 
     def _result(self, task: _Task) -> Any:
-        from operant.schedulers.pickles import load_plain_pickle
+        from operant.schedulers.planning.pickles import load_plain_pickle
 
         if task.state != "success":
             if task.info.get("reason") == "time_limit":

@@ -12,8 +12,8 @@ from operant.errors import UsageError
 from operant.hpo.history import TrialRecord
 from operant.hpo.judging import Judge
 from operant.hpo.trials import TrialEnd
-from operant.schedulers.ledger import Ledger
-from operant.schedulers.restore import changed_keys
+from operant.schedulers.engine.restore import changed_keys
+from operant.schedulers.engine.state import SearchState
 from operant.tracking.journal import Journal, JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 
@@ -27,12 +27,12 @@ _FREE = ("scheduler", "objective", "concerns", "stop_when", "task.function")
 class Recorded(NamedTuple):
     """An earlier run of the same search."""
 
-    ledger: Ledger
+    state: SearchState
     returned: dict[int, dict[str, Any]]
 
     @property
     def config(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.ledger.opened["config"]
+        found: Mapping[str, Any] = self.state.opened["config"]
         return found
 
     def refuse_other(self, name: str, config: Mapping[str, Any]) -> None:
@@ -46,9 +46,9 @@ class Recorded(NamedTuple):
             )
 
     def records(self, judge: Judge) -> list[TrialRecord]:
-        jobs = {job.number: job for job in self.ledger.jobs.values()}
+        jobs = {job.number: job for job in self.state.jobs.values()}
         found = []
-        for number, proposal in self.ledger.proposals.items():
+        for number, proposal in self.state.proposals.items():
             job = jobs.get(number)
             if proposal.status is None or job is None:
                 continue
@@ -81,17 +81,17 @@ def read_recorded(folder: Path) -> Recorded | None:
     if not (folder / JOURNAL_NAME).exists():
         return None
     entries = [entry.record for entry in JournalReader(folder).poll()]
-    ledger = Ledger().fold_all(entries)
-    if not ledger.opened:
+    state = SearchState().fold_all(entries)
+    if not state.opened:
         return None
-    return Recorded(ledger, {one["number"]: one for one in entries if one["type"] == RETURNED})
+    return Recorded(state, {one["number"]: one for one in entries if one["type"] == RETURNED})
 
 
 def rescore(folder: Path, recorded: Recorded, judge: Judge) -> Recorded:
     """Compute the objective of earlier trials again: it has changed, or could not be computed when they ended."""
-    jobs = {job.number: job for job in recorded.ledger.jobs.values()}
+    jobs = {job.number: job for job in recorded.state.jobs.values()}
     with Journal.open(folder) as journal:
-        for number, proposal in recorded.ledger.proposals.items():
+        for number, proposal in recorded.state.proposals.items():
             end = recorded.end_of(number)
             if proposal.status != "FINISHED" or end is None or number not in jobs:
                 continue
@@ -111,7 +111,7 @@ def rescore(folder: Path, recorded: Recorded, judge: Judge) -> Recorded:
 def needs_rescoring(recorded: Recorded, objective: str) -> bool:
     if recorded.config.get("objective") != objective:
         return True
-    proposals = recorded.ledger.proposals.values()
+    proposals = recorded.state.proposals.values()
     return any(
         one.status == "FINISHED" and one.reward is None and recorded.end_of(one.number) is not None for one in proposals
     )

@@ -27,11 +27,11 @@ from operant.hpo.watching import SearchView
 from operant.registry import accepted_arguments, check_arguments
 from operant.schedulers.criteria import BaseStopCriterion, StopCriteria
 from operant.schedulers.criteria.stops import NaiveStopCriterion
-from operant.schedulers.plan import SearchPlan
-from operant.schedulers.rewards import RewardRule
-from operant.schedulers.scheduler import Scheduler
-from operant.schedulers.seeds import SeedPlan
-from operant.schedulers.template import RESERVED, Template
+from operant.schedulers.engine.scheduler import Scheduler
+from operant.schedulers.planning.plan import SearchPlan
+from operant.schedulers.planning.rewards import RewardRule
+from operant.schedulers.planning.seeds import SeedPlan
+from operant.schedulers.planning.template import RESERVED, Template
 from operant.searchers import SEARCHERS, BaseSearcher
 from operant.sites.base import Limits
 from operant.space import Dict
@@ -225,7 +225,7 @@ class _Over(BaseStopCriterion):
 def _stops_already(recorded: Recorded | None, judge: Judge) -> bool:
     if recorded is None or not judge.stops:
         return False
-    for number, proposal in recorded.ledger.proposals.items():
+    for number, proposal in recorded.state.proposals.items():
         end = recorded.end_of(number)
         if proposal.status == "FINISHED" and end is not None and judge.judge(proposal.config, end).stops:
             return True

@@ -11,9 +11,9 @@ from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.judging import Judge, Verdict, metrics_of
 from operant.hpo.trials import TrialEnd
-from operant.schedulers.scheduler import Scheduler
-from operant.schedulers.trial import ScheduledJob
-from operant.schedulers.view import NoView
+from operant.schedulers.engine.scheduler import Scheduler
+from operant.schedulers.engine.trial import ScheduledJob
+from operant.schedulers.engine.view import NoView
 from operant.sites import Submission
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
         build_stop_criterion,
         get_current_time,
     )
+    from operant.schedulers.engine.scheduler import Outcome, Scheduler
     from operant.schedulers.job import Job, LocalJob
     from operant.schedulers.naive_scheduler import BaseScheduler, NaiveScheduler
-    from operant.schedulers.plan import SearchPlan, load_plan, make_plan
-    from operant.schedulers.scheduler import Outcome, Scheduler
+    from operant.schedulers.planning.plan import SearchPlan, load_plan, make_plan
 
 __all__ = [
     "FILTER_CRITERIONS",
@@ -59,11 +59,11 @@ _HOMES = {
     "LocalJob": "operant.schedulers.job",
     "BaseScheduler": "operant.schedulers.naive_scheduler",
     "NaiveScheduler": "operant.schedulers.naive_scheduler",
-    "SearchPlan": "operant.schedulers.plan",
-    "load_plan": "operant.schedulers.plan",
-    "make_plan": "operant.schedulers.plan",
-    "Outcome": "operant.schedulers.scheduler",
-    "Scheduler": "operant.schedulers.scheduler",
+    "SearchPlan": "operant.schedulers.planning.plan",
+    "load_plan": "operant.schedulers.planning.plan",
+    "make_plan": "operant.schedulers.planning.plan",
+    "Outcome": "operant.schedulers.engine.scheduler",
+    "Scheduler": "operant.schedulers.engine.scheduler",
 }
 
 __getattr__ = load_when_used(__name__, _HOMES)

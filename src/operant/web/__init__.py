@@ -1,1 +1,1 @@
-"""The server behind ``operant serve``."""
+"""The page: its server, and in static/ what a browser loads."""

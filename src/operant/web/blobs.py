@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from operant.tracking.recording.blobs import BLOB_NAME, blob_path
+from operant.tracking.format.blobs import BLOB_NAME, blob_path
 from operant.web.answers import Ask, NotFound
 from operant.web.desk import Desk
 

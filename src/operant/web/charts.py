@@ -180,7 +180,7 @@ def encode_series(found: Sequence[tuple[dict[str, Any], list[Floats]]], cursor: 
 
 
 def _group_label(desk: Desk, opened: OpenRun, name: str) -> str:
-    from operant.schedulers.axes import label
+    from operant.schedulers.analysis.axes import label
     from operant.web.runs_api import params_of
 
     params = params_of(desk, opened.id, opened.run.params)

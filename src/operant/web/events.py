@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from operant.errors import UsageError
-from operant.schedulers.axes import axes_of
+from operant.schedulers.analysis.axes import axes_of
 from operant.tracking.reading.points import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
 from operant.web.charts import AXES
@@ -112,7 +112,7 @@ class Stream:
                 return []
             self.cursor.search = search.version
             content = {"summary": search.summary(), "jobs": changed_jobs(search, before)}
-            axes = [axis.as_dict() for axis in axes_of(search.ledger)]
+            axes = [axis.as_dict() for axis in axes_of(search.state)]
             if axes != self._axes:  # of a search whose space is only seen by what it tries, they grow
                 self._axes = content["axes"] = axes
         return [self._event("search", content)]

@@ -17,7 +17,7 @@ from operant.web.desk import LOOK_SECONDS, Desk
 from operant.web.runs_api import STEPS_PER_SECOND
 
 if TYPE_CHECKING:
-    from operant.schedulers.live import LiveSearch
+    from operant.schedulers.views.live import LiveSearch
 
 __all__ = ["Gauge", "metrics", "render"]
 
@@ -64,13 +64,13 @@ def _about_searches(desk: Desk) -> list[Gauge]:
             continue
         with lock:
             states[search.status] += 1
-            by_state = Counter(search.status_of(job)[0] for job in search.ledger.jobs.values())
+            by_state = Counter(search.status_of(job)[0] for job in search.state.jobs.values())
             for state in _JOB_STATES:
                 jobs.add(by_state[state], search=name, state=state)
-            found = search.ledger.best
+            found = search.state.best
             best.add(None if found is None else found.reward, search=name)
             last.add(_last_reward(search), search=name)
-            tries.add(sum(not one.filtered for one in search.ledger.proposals.values()), search=name)
+            tries.add(sum(not one.filtered for one in search.state.proposals.values()), search=name)
             elapsed.add(search.elapsed, search=name)
     for state in _SEARCH_STATES:
         searches.add(states[state], state=state)
@@ -78,7 +78,7 @@ def _about_searches(desk: Desk) -> list[Gauge]:
 
 
 def _last_reward(search: LiveSearch) -> float | None:
-    ended = [(job.ended, job.reward) for job in search.ledger.jobs.values() if job.ended and job.reward is not None]
+    ended = [(job.ended, job.reward) for job in search.state.jobs.values() if job.ended and job.reward is not None]
     return max(ended)[1] if ended else None
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers.criteria.expression import Expression, ExpressionError
-from operant.schedulers.overview import list_searches
+from operant.schedulers.views.overview import list_searches
 from operant.tracking import Run
+from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.tracking.reading.index import RunRow
-from operant.tracking.recording.blobs import BLOB_NAME
 from operant.web.answers import Ask, BadFilter, NotFound
 from operant.web.desk import LOOK_SECONDS, Desk
 from operant.web.shelf import run_folder

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from operant.errors import UsageError
-from operant.schedulers import analysis
-from operant.schedulers.axes import axes_of
-from operant.schedulers.ledger import controller_is_alive
-from operant.schedulers.live import LiveSearch
+from operant.schedulers.analysis import chart_data
+from operant.schedulers.analysis.axes import axes_of
+from operant.schedulers.engine.state import controller_is_alive
+from operant.schedulers.views.live import LiveSearch
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import check_annotation
 from operant.web.answers import Ask, Conflict, NotFound
@@ -51,21 +51,21 @@ def summaries(desk: Desk) -> list[dict[str, Any]]:
         except NotFound:
             continue  # removed in between
         with lock:
-            found.append({**search.summary(), "spark": analysis.spark_of(search)})
+            found.append({**search.summary(), "spark": chart_data.spark_of(search)})
     return sorted(found, key=lambda one: one["started"] or 0.0, reverse=True)
 
 
 def describe(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     with lock:
-        columns, settings, parents = analysis.job_columns(search)
+        columns, settings, parents = chart_data.job_columns(search)
         try:
             text = (search.folder / "search.yaml").read_text(encoding="utf-8", errors="replace")
         except OSError:
             text = None
         return {
             "summary": search.summary(),
-            "axes": [axis.as_dict() for axis in axes_of(search.ledger)],
+            "axes": [axis.as_dict() for axis in axes_of(search.state)],
             "jobs": columns,
             "settings": settings,
             "parents": parents,
@@ -78,8 +78,8 @@ def importance(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     with lock:
         key = ("importance", search.name, search.journal_end)
-        trials = analysis.trials_of(search)
-    return desk.remembered(key, lambda: analysis.importance(trials))  # seconds: others must not wait for it
+        trials = chart_data.trials_of(search)
+    return desk.remembered(key, lambda: chart_data.importance(trials))  # seconds: others must not wait for it
 
 
 def contour(desk: Desk, ask: Ask) -> Any:
@@ -87,20 +87,20 @@ def contour(desk: Desk, ask: Ask) -> Any:
     x, y = ask.text("x"), ask.text("y")
     with lock:
         key = ("contour", search.name, search.journal_end, x, y)
-        return desk.remembered(key, lambda: analysis.contour(search, x, y))
+        return desk.remembered(key, lambda: chart_data.contour(search, x, y))
 
 
 def slices(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     with lock:
-        return {"slices": analysis.slices(search)}
+        return {"slices": chart_data.slices(search)}
 
 
 def intermediate(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     tags: set[str] = set()
     with lock:
-        tag = ask.query.get("tag") or str(search.ledger.opened.get("reward") or "")
+        tag = ask.query.get("tag") or str(search.state.opened.get("reward") or "")
 
         def curve(job_id: str) -> tuple[list[float], list[float]] | None:
             try:
@@ -116,7 +116,7 @@ def intermediate(desk: Desk, ask: Ask) -> Any:
                 chart = opened.run.chart(tag, CURVE_BUCKETS)
                 return chart.last_step.tolist(), chart.mean.tolist()
 
-        jobs = analysis.intermediate(search, tag, curve)
+        jobs = chart_data.intermediate(search, tag, curve)
     desk.runs.tidy()
     return {"tag": tag, "tags": sorted(tags), "jobs": jobs}
 
@@ -157,7 +157,7 @@ def scalars(desk: Desk, ask: Ask) -> Any:
 
 def log(desk: Desk, ask: Ask) -> Any:
     """What happened last, in words."""
-    from operant.schedulers.chronicle import last_lines
+    from operant.schedulers.views.chronicle import last_lines
 
     search, lock = desk.searches.open(ask.path["name"])
     count = ask.number("lines", 200, 1, MOST_LINES)
@@ -181,7 +181,7 @@ def stop_job(desk: Desk, ask: Ask) -> Any:
     search, lock = desk.searches.open(ask.path["name"])
     job_id = ask.path["job"]
     with lock:
-        job = search.ledger.jobs.get(job_id)
+        job = search.state.jobs.get(job_id)
         if job is None:
             raise NotFound(f"the search {search.name!r} has no job {job_id[:80]!r}")
         status, _ = search.status_of(job)
@@ -215,9 +215,9 @@ def _tell(desk: Desk, ask: Ask, message: dict[str, Any]) -> dict[str, Any]:
 
 def changed_jobs(search: LiveSearch, after: int) -> list[dict[str, Any]]:
     """Every job that is different since that version, with its settings."""
-    proposals = search.ledger.proposals
+    proposals = search.state.proposals
     return [
-        {**analysis.job_row(search, job), "settings": proposals[job.number].config}
+        {**chart_data.job_row(search, job), "settings": proposals[job.number].config}
         for job in search.jobs()
         if search.changed.get(job.id, 0) > after
     ]

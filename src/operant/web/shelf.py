@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operant.schedulers.live import LiveSearch
-from operant.schedulers.overview import list_searches
+from operant.schedulers.views.live import LiveSearch
+from operant.schedulers.views.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import check_run_id, run_dir
@@ -190,6 +190,6 @@ class SearchShelf:
             found = self._searches.get(name)
             if found is None:
                 return {}
-        ledger = found[1].ledger
-        job = ledger.jobs.get(job_id)
-        return {} if job is None else ledger.proposals[job.number].config
+        state = found[1].state
+        job = state.jobs.get(job_id)
+        return {} if job is None else state.proposals[job.number].config

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operant.errors import MissingExtraError, UsageError
+from operant.errors import MissingExtraError
+from operant.http.security import Gatekeeper, is_loopback
+from operant.http.server import listen, run_server
 from operant.web.address import leave_address
-from operant.web.security import Gatekeeper, is_loopback
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -62,27 +63,12 @@ def run_ui(
     """
     token = None if is_loopback(host) else secrets.token_urlsafe(32)
     inner, app = application(root, token, {host, socket.gethostname(), *names})
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            inner.state.hub.close()  # open pages must not hold up the end
-            super().handle_exit(sig, frame)
-
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        hint = "; --port picks another" if error.errno == 98 else ""
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
-    reached = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    address = f"http://{reached}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        app, log_level="warning", server_header=False, timeout_graceful_shutdown=1, h11_max_incomplete_event_size=65536
-    )
+    listener, address = listen(host, port)
     left = leave_address(root, address)
     try:
         ready(address, token)
-        Server(config).run(sockets=[listener])
+        # Open pages must not hold up the end.
+        run_server(app, listener, patience=1, before_end=inner.state.hub.close)
     finally:
         listener.close()
         if left is not None:

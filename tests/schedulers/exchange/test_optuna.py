@@ -17,11 +17,11 @@ import yaml
 from operant.cli import main
 from operant.cli.search_scripts import ctl_main, run_main
 from operant.errors import UsageError
+from operant.schedulers.engine.state import read_state
 from operant.schedulers.exchange.foreign import ForeignTrial, write_search
 from operant.schedulers.exchange.from_optuna import import_from_optuna
 from operant.schedulers.exchange.to_optuna import export_to_optuna
-from operant.schedulers.ledger import read_ledger
-from operant.schedulers.recorded import job_reader, recorded_rule
+from operant.schedulers.views.recorded import job_reader, recorded_rule
 from operant.space import build_space
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")
@@ -129,7 +129,7 @@ def test_there_and_back(search: Path, tmp_path: Path, name: str, capsys: pytest.
     assert main(["import", "--from", "optuna", name, "--task", "back"]) == 0
     assert (tmp_path / name).read_bytes() == before  # reading changes nothing
     back = search.with_name("back")
-    (ours, _), (theirs, status) = read_ledger(search), read_ledger(back)
+    (ours, _), (theirs, status) = read_state(search), read_state(back)
     assert status == "FINISHED" and theirs.maximize and theirs.opened["reward"] == "acc"
     assert theirs.opened["config"]["task"]["search_args"] == SEARCH_ARGS
     assert list(theirs.proposals) == list(ours.proposals) == [0, 2, 4, 6, 8, 10]
@@ -150,7 +150,7 @@ def test_there_and_back(search: Path, tmp_path: Path, name: str, capsys: pytest.
 
 
 def curve(folder: Path, job: str) -> list[tuple[int, float]]:
-    reader = job_reader(folder, job, recorded_rule(read_ledger(folder)[0].opened))
+    reader = job_reader(folder, job, recorded_rule(read_state(folder)[0].opened))
     reader.refresh(ended=True)
     return [(one["iteration"], one["value"]) for one in reader.history()]
 
@@ -172,12 +172,12 @@ def test_a_study_that_optuna_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert main(["import", "--from", "optuna", "mine.db"]) == 0
     said = capsys.readouterr().out
     assert "6 trials (1 had not ended" in said and "Imported my-study" in said
-    ledger, _ = read_ledger(tmp_path / ".operant" / "searches" / "my-study")
-    assert not ledger.maximize and ledger.opened["reward"] == "value_0"
+    state, _ = read_state(tmp_path / ".operant" / "searches" / "my-study")
+    assert not state.maximize and state.opened["reward"] == "value_0"
     best = min(one.values[0] for one in study.trials if one.values)
-    assert ledger.best is not None and ledger.best.reward == best
-    assert ledger.jobs["3"].status == "ERROR" and set(ledger.proposals[1].values) == {"value_0", "value_1"}
-    space = build_space(ledger.opened["config"]["task"]["search_args"])
+    assert state.best is not None and state.best.reward == best
+    assert state.jobs["3"].status == "ERROR" and set(state.proposals[1].values) == {"value_0", "value_1"}
+    space = build_space(state.opened["config"]["task"]["search_args"])
     assert space.kwspaces["x"].high == 6.0 and space.kwspaces["n"].data == range(1, 5)  # type: ignore[attr-defined]
 
 
@@ -304,9 +304,9 @@ def test_a_search_goes_on_where_a_study_ended(tmp_path: Path, monkeypatch: pytes
     }
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(more))
     assert run_main(["--task", "mine", "more.yaml", "--resume", "--force"]) == 0
-    ledger, status = read_ledger(tmp_path / ".operant" / "searches" / "mine")
-    assert status == "FINISHED" and set(ledger.proposals) == set(range(7))
-    assert [ledger.proposals[number].reward for number in range(4)] == [one.value for one in study.trials]
+    state, status = read_state(tmp_path / ".operant" / "searches" / "mine")
+    assert status == "FINISHED" and set(state.proposals) == set(range(7))
+    assert [state.proposals[number].reward for number in range(4)] == [one.value for one in study.trials]
     tried = {one.params["x"] for one in study.trials}
-    fresh = [ledger.proposals[number].config["x"] for number in (4, 5, 6)]
-    assert not tried & set(fresh) and [ledger.proposals[number].reward for number in (4, 5, 6)] == fresh
+    fresh = [state.proposals[number].config["x"] for number in (4, 5, 6)]
+    assert not tried & set(fresh) and [state.proposals[number].reward for number in (4, 5, 6)] == fresh

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from operant.cli._terminal import clean
+from operant._util.units import printable
 from operant.cli.plotting.charts import Chart
 from operant.cli.plotting.svg import chart_svg, scale_svg
 
@@ -38,7 +38,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def write_html(charts: Sequence[Chart], title: str, path: Path) -> None:
-    shown = escape(clean(title))
+    shown = escape(printable(title))
     body = "\n".join(_figure(chart) for chart in charts)
     path.write_text(
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -50,14 +50,14 @@ def write_html(charts: Sequence[Chart], title: str, path: Path) -> None:
 
 
 def _figure(chart: Chart) -> str:
-    parts = [f"<h2>{escape(clean(chart.title))}</h2>", chart_svg(chart)]
+    parts = [f"<h2>{escape(printable(chart.title))}</h2>", chart_svg(chart)]
     if chart.entries:
         items = "".join(
-            f'<li style="--c: {colour}">{escape(clean(name))}</li>' for name, colour in chart.entries.items()
+            f'<li style="--c: {colour}">{escape(printable(name))}</li>' for name, colour in chart.entries.items()
         )
         parts.append(f"<ul>{items}</ul>")
     if chart.scale is not None:
         parts.append(scale_svg(chart.scale))
     if chart.remark and chart.marks:
-        parts.append(f"<p>{escape(clean(chart.remark))}</p>")
+        parts.append(f"<p>{escape(printable(chart.remark))}</p>")
     return f"<figure>{''.join(parts)}</figure>"

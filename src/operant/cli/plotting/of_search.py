@@ -26,11 +26,11 @@ from operant.cli.plotting.charts import (
     thin,
 )
 from operant.errors import MissingExtraError
-from operant.schedulers import analysis
-from operant.schedulers.axes import Axis as Setting
-from operant.schedulers.axes import axes_of, label
-from operant.schedulers.live import LiveSearch
-from operant.schedulers.recorded import job_history, recorded_rule
+from operant.schedulers.analysis import chart_data
+from operant.schedulers.analysis.axes import Axis as Setting
+from operant.schedulers.analysis.axes import axes_of, label
+from operant.schedulers.views.live import LiveSearch
+from operant.schedulers.views.recorded import job_history, recorded_rule
 
 __all__ = ["SEARCH_KINDS", "charts_of_search"]
 
@@ -50,15 +50,15 @@ class _Search:
 
     def __init__(self, live: LiveSearch) -> None:
         self.live = live
-        self.reward = str(live.ledger.opened.get("reward") or "reward")
-        self.columns, self.settings, _ = analysis.job_columns(live)
-        self.axes = axes_of(live.ledger)
+        self.reward = str(live.state.opened.get("reward") or "reward")
+        self.columns, self.settings, _ = chart_data.job_columns(live)
+        self.axes = axes_of(live.state)
         self._importance: dict[str, Any] | None = None
 
     @property
     def importance(self) -> dict[str, Any]:
         if self._importance is None:
-            self._importance = analysis.importance(analysis.trials_of(self.live))
+            self._importance = chart_data.importance(chart_data.trials_of(self.live))
         return self._importance
 
     def ranked_axes(self) -> list[Setting]:
@@ -91,7 +91,7 @@ class _Search:
     def shares(self, rows: list[int]) -> dict[int, float]:
         """For each row from 0 (the worst) to 1 (the best), by rank: one absurd reward leaves the others apart."""
         rewards = self.columns["reward"]
-        ordered = sorted(rows, key=lambda row: rewards[row], reverse=not self.live.ledger.maximize)
+        ordered = sorted(rows, key=lambda row: rewards[row], reverse=not self.live.state.maximize)
         return {row: place / max(1, len(ordered) - 1) for place, row in enumerate(ordered)}
 
     def scale(self, rows: list[int]) -> tuple[float, float, str] | None:
@@ -99,7 +99,7 @@ class _Search:
         if not rewards:
             return None
         worst, best = min(rewards), max(rewards)
-        return (worst, best, self.reward) if self.live.ledger.maximize else (best, worst, self.reward)
+        return (worst, best, self.reward) if self.live.state.maximize else (best, worst, self.reward)
 
 
 def _history(search: _Search) -> list[Chart]:
@@ -186,7 +186,7 @@ def _axis_labels(axis: Setting) -> list[tuple[float, str]]:
 
 
 def _slice(search: _Search) -> list[Chart]:
-    found = {one["axis"]["name"]: one for one in analysis.slices(search.live)}
+    found = {one["axis"]["name"]: one for one in chart_data.slices(search.live)}
     rows = {search.columns["id"][row]: row for row in search.rewarded()}
     charts = []
     for axis in search.ranked_axes()[:_MOST_SLICES]:
@@ -211,14 +211,14 @@ def _contour(search: _Search) -> list[Chart]:
     charts = []
     axes = {one.name: one for one in search.axes}
     for a, b in itertools.combinations([one.name for one in search.ranked_axes()[:_PAIRED]], 2):
-        found = analysis.contour(search.live, a, b)
+        found = chart_data.contour(search.live, a, b)
         rewards = [one for one in found["points"]["reward"] if math.isfinite(one)]
         if not rewards:
             continue
         ordered = sorted(rewards)
         across, up = axes[a], axes[b]
         colours = [
-            [None if z is None else shade(_rank(ordered, z, search.live.ledger.maximize)) for z in line]
+            [None if z is None else shade(_rank(ordered, z, search.live.state.maximize)) for z in line]
             for line in found["z"]
         ]
         xs = [_across(across, value) for value in found["points"]["x"]]
@@ -227,12 +227,12 @@ def _contour(search: _Search) -> list[Chart]:
             f"job {job}: {search.reward} {reward:.6g}\n{a} = {_text(x)}\n{b} = {_text(y)}"
             for job, reward, x, y in zip(*(found["points"][key] for key in ("id", "reward", "x", "y")), strict=True)
         ]
-        tints = [shade(_rank(ordered, one, search.live.ledger.maximize)) for one in found["points"]["reward"]]
+        tints = [shade(_rank(ordered, one, search.live.state.maximize)) for one in found["points"]["reward"]]
         marks: list[Mark] = [
             Heat(_edges(across, found["x"]["values"]), _edges(up, found["y"]["values"]), colours),
             Points([x or 0.0 for x in xs], [y or 0.0 for y in ys], tints, titles, size=3.0),
         ]
-        ends = (ordered[0], ordered[-1]) if search.live.ledger.maximize else (ordered[-1], ordered[0])
+        ends = (ordered[0], ordered[-1]) if search.live.state.maximize else (ordered[-1], ordered[0])
         charts.append(Chart(f"{a} and {b}", _axis(across), _axis(up), marks, scale=(*ends, search.reward)))
     return charts or [Chart("Contour", Axis(), Axis(bare=True), remark="it needs two settings that vary, and results")]
 
@@ -258,17 +258,17 @@ def _edges(axis: Setting, values: list[Any]) -> list[float]:
 
 
 def _intermediate(search: _Search) -> list[Chart]:
-    rule = recorded_rule(search.live.ledger.opened)
+    rule = recorded_rule(search.live.state.opened)
 
     def curve(job: str) -> tuple[list[float], list[float]] | None:
-        history = job_history(search.live.folder, job, rule, search.live.ledger)
+        history = job_history(search.live.folder, job, rule, search.live.state)
         if not history:
             return None
         return thin([float(one["iteration"]) for one in history], [float(one["value"]) for one in history])
 
-    found = analysis.intermediate(search.live, rule.attribute, curve)
+    found = chart_data.intermediate(search.live, rule.attribute, curve)
     rows = {job: row for row, job in enumerate(search.columns["id"])}
-    best = search.live.ledger.best
+    best = search.live.state.best
     marks: list[Mark] = []
     legend = {}
     for one in sorted(

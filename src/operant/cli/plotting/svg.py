@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from html import escape
 
-from operant.cli._terminal import clean
+from operant._util.units import printable
 from operant.cli.plotting.charts import (
     Axis,
     Band,
@@ -160,4 +160,4 @@ def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape("\n".join(clean(line) for line in text.split("\n")))
+    return escape("\n".join(printable(line) for line in text.split("\n")))

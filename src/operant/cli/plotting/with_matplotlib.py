@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from operant.cli._terminal import clean
+from operant._util.units import printable
 from operant.cli.plotting.charts import (
     GREY,
     Axis,
@@ -59,7 +59,7 @@ def draw_figure(charts: Sequence[Chart], title: str, path: Path, kind: str) -> N
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a letter that the font does not have
         figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained")
-        figure.suptitle(clean(title), fontsize=11)
+        figure.suptitle(printable(title), fontsize=11)
         places = figure.subplots(rows, columns, squeeze=False).flat
         for place, chart in zip(places, charts, strict=False):
             _draw(place, chart, figure)
@@ -70,10 +70,10 @@ def draw_figure(charts: Sequence[Chart], title: str, path: Path, kind: str) -> N
 
 
 def _draw(place: Any, chart: Chart, figure: Any) -> None:
-    place.set_title(clean(chart.title))
+    place.set_title(printable(chart.title))
     if chart.remark and not chart.marks:
         place.set_axis_off()
-        place.text(0.5, 0.5, clean(chart.remark), ha="center", va="center", transform=place.transAxes, color=GREY)
+        place.text(0.5, 0.5, printable(chart.remark), ha="center", va="center", transform=place.transAxes, color=GREY)
         return
     for mark in chart.marks:
         _draw_mark(place, mark)
@@ -87,7 +87,7 @@ def _draw(place: Any, chart: Chart, figure: Any) -> None:
         from matplotlib.lines import Line2D
 
         shown = entries[:_LONGEST_LEGEND]
-        handles = [Line2D([], [], color=colour, linewidth=2.5, label=clean(name)) for name, colour in shown]
+        handles = [Line2D([], [], color=colour, linewidth=2.5, label=printable(name)) for name, colour in shown]
         if len(entries) > len(shown):
             handles.append(Line2D([], [], alpha=0, label=f"… and {len(entries) - len(shown)} more"))
         place.legend(handles=handles, fontsize=7, framealpha=0.8, edgecolor="none", loc="best")
@@ -95,7 +95,13 @@ def _draw(place: Any, chart: Chart, figure: Any) -> None:
         _draw_scale(place, chart.scale, figure)
     if chart.remark:
         place.annotate(
-            clean(chart.remark), (1.0, 1.0), xycoords="axes fraction", ha="right", va="bottom", fontsize=7, color=GREY
+            printable(chart.remark),
+            (1.0, 1.0),
+            xycoords="axes fraction",
+            ha="right",
+            va="bottom",
+            fontsize=7,
+            color=GREY,
         )
 
 
@@ -129,7 +135,7 @@ def _draw_mark(place: Any, mark: Any) -> None:
         case Note():
             where = {"middle": "center", "start": "left", "end": "right"}[mark.anchor]
             place.text(
-                mark.x, mark.y, clean(mark.text), ha=where, va="center", fontsize=7,
+                mark.x, mark.y, printable(mark.text), ha=where, va="center", fontsize=7,
                 bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.6},
             )  # fmt: skip
 
@@ -138,12 +144,12 @@ def _set_axis(ticks: Any, set_scale: Any, set_limits: Any, axis: Axis, limits: t
     if axis.log:
         set_scale("log")
     set_limits(*limits)
-    ticks.set_label_text(clean(axis.label))
+    ticks.set_label_text(printable(axis.label))
     if axis.bare:
         ticks.set_visible(False)
     elif axis.choices or axis.log:  # powers of ten as plain numbers: nothing here is read as a formula
         places, labels = zip(*nice_ticks(axis, *limits), strict=True)
-        ticks.set_ticks(places, [clean(one) for one in labels])
+        ticks.set_ticks(places, [printable(one) for one in labels])
         ticks.set_ticks([], minor=True)
 
 
@@ -156,5 +162,5 @@ def _draw_scale(place: Any, scale: tuple[float, float, str], figure: Any) -> Non
     colours.set_clim(0.0, 1.0)
     bar = figure.colorbar(colours, cax=place.inset_axes((1.02, 0.0, 0.025, 1.0)))
     bar.set_ticks([0.0, 1.0], labels=[f"{first:.4g}", f"{last:.4g}"])
-    bar.set_label(clean(name), labelpad=-10)
+    bar.set_label(printable(name), labelpad=-10)
     bar.outline.set_visible(False)

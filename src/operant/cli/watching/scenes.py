@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from operant.cli._terminal import duration
+from operant._util.units import duration
 from operant.cli.watching.draw import bar, cells, counts_lines, line, log_lines, rule, shrink, status_style
 from operant.errors import OperantError
-from operant.schedulers.chronicle import last_lines
-from operant.schedulers.follow import SearchFollower
-from operant.schedulers.ledger import JobRecord
-from operant.schedulers.overview import list_searches
-from operant.schedulers.recorded import job_reader, recorded_rule
-from operant.schedulers.rewards import JobReader
+from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.planning.rewards import JobReader
+from operant.schedulers.views.chronicle import last_lines
+from operant.schedulers.views.follow import SearchFollower
+from operant.schedulers.views.overview import list_searches
+from operant.schedulers.views.recorded import job_reader, recorded_rule
 
 __all__ = ["AllScene", "Scene", "SearchScene"]
 
@@ -66,12 +66,12 @@ class SearchScene:
             self.said = f"the search ended before it could {what}"
 
     def _read(self, job: JobRecord) -> None:
-        if job.id in self.search.ledger.reports:
+        if job.id in self.search.state.reports:
             return  # a function's: the journal has told already, and it has no folder
         reader = self._readers.get(job.id)
         if reader is None:
             try:
-                rule_of_search = recorded_rule(self.search.ledger.opened)
+                rule_of_search = recorded_rule(self.search.state.opened)
             except OperantError:  # a configuration of another version: its jobs are shown without values
                 return
             reader = self._readers[job.id] = job_reader(self.search.folder, job.id, rule_of_search)
@@ -104,7 +104,7 @@ class SearchScene:
             parts.append(f"{duration(found['elapsed'])} so far")
         if left is not None:
             parts.append(f"about {duration(left)} left")
-        ended = search.ledger.closed
+        ended = search.state.closed
         if not search.alive and ended is not None:
             parts.append(str(ended["reason"]))
         text = line(f"{search.name}  {status}  {', '.join(parts)}", "bold")
@@ -112,11 +112,11 @@ class SearchScene:
         return text
 
     def _best(self, width: int) -> list[Text]:
-        ledger = self.search.ledger
-        best = ledger.best
+        state = self.search.state
+        best = state.best
         if best is None or best.reward is None:
             return [line("no result yet", "dim")]
-        head = f"best {ledger.opened.get('reward')} {best.reward:.6g} (proposal {best.number})  "
+        head = f"best {state.opened.get('reward')} {best.reward:.6g} (proposal {best.number})  "
         curve = shrink(self.search.best_so_far, max(8, width - len(head)))
         settings = " ".join(f"{key}={_short(value)}" for key, value in best.config.items())
         return [line(head + curve, "green"), line(f"  {settings}", "dim")]
@@ -124,7 +124,7 @@ class SearchScene:
     def _jobs(self, running: list[JobRecord], width: int, shown: int, *, mark: bool) -> list[Text]:
         if not running:
             return [line("no job is running", "dim")]
-        reward = str(self.search.ledger.opened.get("reward"))
+        reward = str(self.search.state.opened.get("reward"))
         progress = max(6, min(20, width - 60))
         widths = [2, 14, progress + 6, -9, -12, -9]
         lines = [cells(["", "job", "progress", "step", reward, "elapsed"], widths, "dim")]
@@ -156,7 +156,7 @@ class SearchScene:
 
     def _last_report(self, job: JobRecord) -> tuple[int, float] | None:
         """Step and value that a job reported last: a function's are in the journal, a program's in its folder."""
-        reported = self.search.ledger.reports.get(job.id)
+        reported = self.search.state.reports.get(job.id)
         if reported:
             return reported[-1][:2]
         reader = self._readers.get(job.id)
@@ -167,7 +167,7 @@ class SearchScene:
         self, job: JobRecord, last: tuple[int, float] | None, elapsed: float, usual: float | None
     ) -> float | None:
         """By its budget where it has one, else by how long finished jobs took; never done before it is."""
-        budget = self.search.ledger.proposals[job.number].budget
+        budget = self.search.state.proposals[job.number].budget
         if budget and last is not None:
             return min(1.0, float(last[0]) / budget)
         return min(0.99, elapsed / usual) if usual else None
@@ -270,7 +270,7 @@ class AllScene:
         return [one for one in self._followers.values() if one.alive]
 
     def refresh(self) -> None:
-        from operant.schedulers.ledger import controller_is_alive
+        from operant.schedulers.engine.state import controller_is_alive
 
         for folder in list_searches(self.root):
             if folder in self._followers:
@@ -308,7 +308,7 @@ class AllScene:
         return [*lines, *([line()] * (height - 1 - len(lines))), footer]
 
     def _search(self, one: SearchFollower, widths: list[int], *, chosen: bool) -> Text:
-        counts, best = one.counts(), one.ledger.best
+        counts, best = one.counts(), one.state.best
         return cells(
             [
                 "▶" if chosen else "",

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from operant._util.units import parse_duration
 from operant.errors import ConfigError
 from operant.registry import Registry, accepted_arguments
-from operant.schedulers._units import parse_duration
 
 if TYPE_CHECKING:
-    from operant.schedulers.scheduler import Scheduler
+    from operant.schedulers.engine.scheduler import Scheduler
 
 __all__ = [
     "STOP_CRITERIONS",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from operant.errors import UsageError
-from operant.schedulers.ledger import controller_is_alive
+from operant.schedulers.engine.state import controller_is_alive
 from operant.sites.code import remove_tree
 from operant.tracking.identity import process_identity
 from operant.tracking.journal import Journal

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import secrets
+import tempfile
 import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.errors import UsageError
+from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState, read_state
 from operant.schedulers.exchange.optuna_space import OptunaSpace
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
-from operant.schedulers.ledger import JobRecord, Ledger, ProposalRecord, read_ledger
-from operant.schedulers.recorded import job_history, recorded_rule
-from operant.schedulers.rewards import RewardRule
+from operant.schedulers.planning.rewards import RewardRule
+from operant.schedulers.views.recorded import job_history, recorded_rule
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -42,22 +42,22 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
     if target.exists():
         raise UsageError(f"{target} exists already: name another place with --out, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    ledger, _ = read_ledger(folder)
-    config = ledger.opened.get("config") or {}
+    state, _ = read_state(folder)
+    config = state.opened.get("config") or {}
     search_args = (config.get("task") or {}).get("search_args")
-    tried = [one for one in ledger.proposals.values() if not one.filtered]
+    tried = [one for one in state.proposals.values() if not one.filtered]
     done = [one for one in tried if one.status is not None]
     space = OptunaSpace(search_args, [one.config for one in done])
     jobs: dict[int, list[JobRecord]] = {}
-    for job in ledger.jobs.values():
+    for job in state.jobs.values():
         if not job.is_check:
             jobs.setdefault(job.number, []).append(job)
-    rule = recorded_rule(ledger.opened)
-    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
-    try:
+    rule = recorded_rule(state.opened)
+    with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as beside:  # a journal has a lock file with it
+        staged = Path(beside) / target.name
         with open_new(staged, like=target) as storage:
             study = optuna.create_study(
-                storage=storage, study_name=folder.name, direction="maximize" if ledger.maximize else "minimize"
+                storage=storage, study_name=folder.name, direction="maximize" if state.maximize else "minimize"
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # so since 2023
@@ -67,25 +67,27 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
                 study.set_user_attr("operant:search_args", search_args)
             if space.as_json:
                 study.set_user_attr("operant:json_params", space.as_json)
-            study.add_trials([_trial(one, jobs.get(one.number, []), ledger, space, folder, rule) for one in done])
+            study.add_trials([_trial(one, jobs.get(one.number, []), state, space, folder, rule) for one in done])
         staged.replace(target)
-    finally:
-        for leftover in target.parent.glob(f"{staged.name}*"):  # a journal has a lock file beside it
-            leftover.unlink(missing_ok=True)
     return Exported(target, len(done), len(tried) - len(done))
 
 
 def _trial(
-    proposal: ProposalRecord, jobs: list[JobRecord], ledger: Ledger, space: OptunaSpace, folder: Path, rule: RewardRule
+    proposal: ProposalRecord,
+    jobs: list[JobRecord],
+    state: SearchState,
+    space: OptunaSpace,
+    folder: Path,
+    rule: RewardRule,
 ) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     usable = proposal.reward is not None and not math.isnan(proposal.reward)
     early = proposal.status == "STOPPED" or proposal.raced_out
     if proposal.status == "FINISHED" and usable and not early:
-        state = TrialState.COMPLETE
+        end = TrialState.COMPLETE
     else:
-        state = TrialState.PRUNED if early else TrialState.FAIL
+        end = TrialState.PRUNED if early else TrialState.FAIL
     params = space.params(proposal.config)
     attributes: dict[str, Any] = {
         "operant:number": proposal.number,
@@ -103,23 +105,23 @@ def _trial(
     if errors:
         attributes["operant:error"] = errors[0]
     trial = create_trial(
-        state=state,
-        value=proposal.reward if usable and state is not TrialState.FAIL else None,
+        state=end,
+        value=proposal.reward if usable and end is not TrialState.FAIL else None,
         params=params,
         distributions={name: space.distributions[name] for name in params},
         user_attrs=attributes,
-        intermediate_values=_reports(folder, jobs, rule, ledger),
+        intermediate_values=_reports(folder, jobs, rule, state),
     )
     started = [job.started for job in jobs if job.started is not None]
     ended = [job.ended for job in jobs if job.ended is not None]
-    begin = min(started, default=ledger.opened.get("wall", 0.0))
+    begin = min(started, default=state.opened.get("wall", 0.0))
     trial.datetime_start = datetime.fromtimestamp(begin)
     trial.datetime_complete = datetime.fromtimestamp(max([begin, *ended]))
     return trial
 
 
-def _reports(folder: Path, jobs: list[JobRecord], rule: RewardRule, ledger: Ledger) -> dict[int, float]:
-    histories = [job_history(folder, job.id, rule, ledger) for job in jobs]
+def _reports(folder: Path, jobs: list[JobRecord], rule: RewardRule, state: SearchState) -> dict[int, float]:
+    histories = [job_history(folder, job.id, rule, state) for job in jobs]
     curves = [{int(one["iteration"]): float(one["value"]) for one in history} for history in histories if history]
     if not curves:
         return {}

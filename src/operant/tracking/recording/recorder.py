@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from operant._version import __version__
 from operant.errors import UsageError
+from operant.tracking.format import blobs
 from operant.tracking.format.blocks import MAX_PAYLOAD, MIXED, POINTS
 from operant.tracking.format.segments import SegmentWriter
 from operant.tracking.identity import process_identity
-from operant.tracking.recording import blobs, process, provenance
+from operant.tracking.recording import process, provenance
 
 if TYPE_CHECKING:
     from operant.tracking.remote.send import Sender

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
+from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.format.blocks import RECORDS, decode_records
 from operant.tracking.format.segments import segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.identity import is_alive
 from operant.tracking.journal.inbox import post_message
 from operant.tracking.places import cache_dir, iter_run_dirs, run_dir
-from operant.tracking.recording.blobs import BLOB_NAME
 from operant.tracking.remote.address import tracking_token
 from operant.tracking.remote.client import Client, RefusedError, ServerAway
 from operant.tracking.remote.messages import send_messages

@@ -1,0 +1,1 @@
+"""A whole search as one file."""

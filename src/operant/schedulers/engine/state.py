@@ -1,0 +1,284 @@
+"""What a search is at any moment, folded from its journal: the same for who resumes it and for who looks on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from operant.tracking.identity import is_alive
+from operant.tracking.journal import JournalReader
+from operant.tracking.journal.compact import started_of, token_of
+from operant.tracking.journal.journal import JOURNAL_NAME
+from operant.tracking.journal.lease import read_lease
+
+__all__ = ["FINAL", "JobRecord", "ProposalRecord", "SearchState", "no_garbage_collection", "read_state"]
+
+FINAL = frozenset({"FINISHED", "STOPPED", "KILLED", "ERROR"})
+USABLE = frozenset({"FINISHED", "STOPPED"})
+
+
+class JobRecord:
+    """One job as the journal tells it; attempts overwrite each other."""
+
+    __slots__ = (
+        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "snapshot",
+        "started", "status", "token",
+    )  # fmt: skip
+
+    def __init__(self, job_id: str, number: int, seed: int | None) -> None:
+        self.id = job_id
+        self.number = number
+        self.seed = seed
+        self.status = "PENDING"
+        self.attempt = 0
+        self.token = ""
+        self.reward: float | None = None
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.reason: str | None = None
+        self.error: str | None = None
+        self.code: int | None = None
+        self.iteration: int | None = None
+        self.snapshot: str | None = None
+        """The user's code that its last attempt ran with: a folder below ``code/``."""
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it belongs to the final check, not to the search itself."""
+        return self.id.startswith("check-")
+
+
+class ProposalRecord:
+    __slots__ = ("budget", "config", "filtered", "notes", "number", "parent", "raced_out", "reward", "status", "values")
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.number: int = record["number"]
+        self.config: dict[str, Any] = record["config"]
+        self.budget: float | None = record.get("budget")
+        self.parent: int | None = record.get("parent")
+        self.notes: dict[str, Any] | None = record.get("notes")
+        self.filtered = False
+        self.raced_out = False
+        self.status: str | None = None
+        self.values: dict[str, float] = {}
+        self.reward: float | None = None
+
+
+class SearchState:
+    """Proposals and jobs of one search, in the order they were made."""
+
+    def __init__(self) -> None:
+        self.opened: dict[str, Any] = {}
+        self.proposals: dict[int, ProposalRecord] = {}
+        self.jobs: dict[str, JobRecord] = {}
+        self.observed: list[int] = []
+        self.reports: dict[str, list[tuple[int, float, float]]] = {}
+        """(step, value, wall) that function trials reported in their last attempt, by job; programs have their runs."""
+        self.messages: list[dict[str, Any]] = []
+        self.limits: dict[str, list[Any]] = {}
+        """What messages made of limits that the configuration has not changed since: values as they came, by name."""
+        self.closed: dict[str, Any] | None = None
+        self.stopping: dict[str, Any] | None = None
+        self.checks: dict[int, dict[str, Any]] = {}
+        self.seconds_before = 0.0
+        """Time that earlier controllers spent on this search."""
+        self.first_wall: float | None = None
+        self.last_wall: float | None = None
+        self.paused = False
+        """Whether its user told the present controller to start no more jobs for now."""
+
+    def fold_all(self, records: Iterable[dict[str, Any]]) -> SearchState:
+        """Take note of records, or of lines that stand for several."""
+        handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
+        with no_garbage_collection():
+            for record in records:
+                handler = handlers.get(record["type"])
+                if handler is not None:
+                    handler(record)
+        return self
+
+    def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
+        """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
+        changed one in the configuration meanwhile wants what stands there."""
+        before, now = self.opened.get("limits"), opened.get("limits")
+        if before is None or now is None:  # written by an earlier version
+            return self.limits if self.opened.get("digest") == opened.get("digest") else {}
+        return {name: values for name, values in self.limits.items() if before.get(name) == now.get(name)}
+
+    def _fold_opened(self, record: dict[str, Any]) -> None:
+        self.limits = self.limits_under(record)
+        self.opened = record
+        self.closed = None
+        self.stopping = None
+        self.paused = False
+        if self.first_wall is None:
+            self.first_wall = record.get("wall")
+        self._note_wall(record)
+
+    def _fold_proposed(self, record: dict[str, Any]) -> None:
+        self.proposals[record["number"]] = ProposalRecord(record)
+
+    def _fold_filtered(self, record: dict[str, Any]) -> None:
+        self.proposals[record["number"]].filtered = True
+
+    def _fold_submitting(self, record: dict[str, Any]) -> None:
+        job = self.jobs.get(record["job"])
+        if job is None:
+            job = self.jobs[record["job"]] = JobRecord(record["job"], record["number"], record.get("seed"))
+        job.status, job.attempt, job.token = "PENDING", record["attempt"], record["token"]
+        job.reward = job.ended = job.reason = job.error = job.code = None
+        job.started, job.snapshot = None, self.opened.get("code")
+        self.reports.pop(job.id, None)
+
+    def _fold_reported(self, record: dict[str, Any]) -> None:
+        self.reports.setdefault(record["job"], []).append((record["step"], record["value"], record["wall"]))
+
+    def _fold_planned(self, record: dict[str, Any]) -> None:
+        """Jobs that never got a slot, named when the search is cut off."""
+        job = self.jobs.setdefault(record["job"], JobRecord(record["job"], record["number"], record.get("seed")))
+        job.status = record["status"]
+
+    def _fold_started(self, record: dict[str, Any]) -> None:
+        job = self.jobs[record["job"]]
+        job.status, job.started = "RUNNING", record["wall"]
+
+    def _fold_assessed(self, record: dict[str, Any]) -> None:
+        self.jobs[record["job"]].iteration = record["iteration"]
+
+    def _fold_ended(self, record: dict[str, Any]) -> None:
+        job = self.jobs[record["job"]]
+        job.status = record["status"]
+        get = record.get
+        job.reward, job.ended, job.code = get("reward"), get("wall"), get("code")
+        job.reason, job.error = get("reason"), get("error")
+        if get("started") is not None:
+            job.started = record["started"]
+        self._note_wall(record)
+
+    def _fold_observed(self, record: dict[str, Any]) -> None:
+        number = record["number"]
+        proposal = self.proposals[number]
+        proposal.status, proposal.values = record["status"], record["values"]
+        proposal.reward = record.get("reward")
+        self.observed.append(number)
+
+    def _fold_begun(self, line: dict[str, Any]) -> None:
+        """``proposed`` and ``submitting`` of a first attempt, in one."""
+        number = line["number"]
+        proposal = self.proposals[number] = ProposalRecord(line)
+        if "extras" in line:
+            extras = line["extras"]
+            proposal.budget, proposal.parent = extras.get("budget"), extras.get("parent")
+            proposal.notes = extras.get("notes")
+        job = self.jobs[str(number)] = JobRecord(str(number), number, None)
+        job.attempt, job.token = 1, token_of(number, line["epoch"])
+        job.snapshot = self.opened.get("code")
+
+    def _fold_done(self, line: dict[str, Any]) -> None:
+        """``reported``, ``ended`` and ``observed`` of a first attempt that went well, in one."""
+        number, values, wall = line["number"], line["values"], line["wall"]
+        job, proposal = self.jobs[str(number)], self.proposals[number]
+        reward = values[line["of"]]
+        job.status, job.code = "FINISHED", 0
+        job.reward, job.started, job.ended = reward, started_of(line), wall
+        proposal.status, proposal.values, proposal.reward = "FINISHED", values, reward
+        self.observed.append(number)
+        if "reports" in line:
+            self.reports.setdefault(job.id, []).extend([tuple(one) for one in line["reports"]])
+        self._note_wall(line)
+
+    def _fold_raced(self, record: dict[str, Any]) -> None:
+        self.proposals[record["number"]].raced_out = True
+
+    def _fold_message(self, record: dict[str, Any]) -> None:
+        content = record["content"]
+        self.messages.append(content)
+        kind = content.get("type")
+        if kind in ("pause", "resume"):
+            self.paused = kind == "pause"
+        elif kind == "limits":
+            for name, value in content.items():
+                if name != "type":
+                    self.limits.setdefault(name, []).append(value)
+            if self.stopping and self.stopping["reason"] == "max_tries":
+                self.stopping = None  # the rule stops it again, if it still does
+
+    def _fold_stopping(self, record: dict[str, Any]) -> None:
+        self.stopping = record
+
+    def _fold_checked(self, record: dict[str, Any]) -> None:
+        self.checks[record["number"]] = record
+
+    def _fold_closed(self, record: dict[str, Any]) -> None:
+        self.closed = record
+        self._note_wall(record)
+
+    def _note_wall(self, record: dict[str, Any]) -> None:
+        """Add up the time between the marks of one controller; the gap to the next one is nobody's."""
+        wall = record.get("wall")
+        if wall is None:
+            return
+        if record["type"] != "opened" and self.last_wall is not None:
+            self.seconds_before += max(0.0, wall - self.last_wall)
+        self.last_wall = wall
+
+    @property
+    def maximize(self) -> bool:
+        return bool(self.opened.get("maximize", True))
+
+    @property
+    def best(self) -> ProposalRecord | None:
+        """The proposal with the best reward over all its seeds; of equals the earliest."""
+        found: ProposalRecord | None = None
+        for proposal in self.proposals.values():
+            reward = proposal.reward
+            if reward is None or reward != reward or proposal.raced_out or proposal.status not in USABLE:
+                continue
+            if (
+                found is None
+                or found.reward is None
+                or (reward > found.reward if self.maximize else reward < found.reward)
+            ):
+                found = proposal
+        return found
+
+    def settle_dead(self) -> None:
+        """Say of a search without a controller what became of its jobs: those that were under way died with it."""
+        for job in self.jobs.values():
+            if job.status in ("PENDING", "RUNNING"):
+                job.status = "ERROR"
+                job.reason = job.reason or "controller_lost"
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Folding only makes objects that stay; looking for garbage among them takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def read_state(folder: Path) -> tuple[SearchState, str]:
+    """A search's state and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
+    alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
+    state = SearchState().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
+    if alive:
+        return state, "RUNNING"
+    state.settle_dead()
+    if state.closed is not None:
+        return state, str(state.closed["status"])
+    return state, "ERROR" if state.opened else "PENDING"
+
+
+def controller_is_alive(folder: Path) -> bool:
+    holder = read_lease(folder)
+    if not holder or holder.get("released", True) or not (folder / JOURNAL_NAME).exists():
+        return False
+    return is_alive(holder) is not False

@@ -1,0 +1,213 @@
+"""What a job has shown: its scalars as they come, and its reward when it has ended."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operant.errors import ConfigError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from operant.tracking import Run
+    from operant.tracking.exchange.tfevents_read import EventFileReader
+
+__all__ = ["History", "JobReader", "RewardRule"]
+
+_MEAN_LAST = re.compile(r"mean_last_([1-9][0-9]*)")
+_RULES = ("last", "max", "min", "mean_last_N")
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|inf|nan)"
+_MOST_LINE = 1 << 16
+
+History = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RewardRule:
+    """Which scalar counts, where it comes from, and how a job's many values become one."""
+
+    attribute: str = "acc"
+    reduce: str = "last"
+    pattern: re.Pattern[str] | None = None
+    scalars: bool = True
+    """Whether jobs record scalars at all."""
+
+    @classmethod
+    def parse(cls, attribute: str, reduce: Any = "last", pattern: Any = None, *, scalars: bool = True) -> RewardRule:
+        reduce = "last" if reduce is None else reduce
+        if not isinstance(reduce, str) or not (reduce in _RULES[:3] or _MEAN_LAST.fullmatch(reduce)):
+            raise ConfigError(unknown("reward", reduce, _RULES), ("reward",))
+        return cls(attribute, reduce, None if pattern is None else _compile(pattern, attribute), scalars)
+
+    def reward_of(self, values: Sequence[float]) -> float | None:
+        """The reward of these values, oldest first; what is no number is passed over unless there is nothing else."""
+        finite = [value for value in values if not math.isnan(value)]
+        if not finite:
+            return None
+        if self.reduce == "max":
+            return max(finite)
+        if self.reduce == "min":
+            return min(finite)
+        if self.reduce == "last":
+            return None if math.isnan(values[-1]) else values[-1]
+        last = finite[-int(self.reduce.rpartition("_")[2]) :]
+        return math.fsum(last) / len(last)
+
+
+def _compile(pattern: Any, attribute: str) -> re.Pattern[str]:
+    if not isinstance(pattern, str) or not pattern:
+        raise ConfigError(f"`pattern` is a text such as 'acc: {{value}}', not {pattern!r}", ("pattern",))
+    # `acc: {value}` is plain text with a number in it; anything else is a regular expression.
+    if "{value}" in pattern or "{step}" in pattern:
+        text = (
+            re.escape(pattern).replace(r"\{value\}", f"(?P<value>{_NUMBER})").replace(r"\{step\}", r"(?P<step>[0-9]+)")
+        )
+    else:
+        text = pattern
+    try:
+        compiled = re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"`pattern` is no regular expression: {error}", ("pattern",)) from None
+    if not compiled.groups:
+        raise ConfigError("`pattern` needs {value}, or a group around the number", ("pattern",))
+    return compiled
+
+
+class JobReader:
+    """Follows one attempt of one job through its files."""
+
+    def __init__(self, folder: Path, work: Path, rule: RewardRule) -> None:
+        self.folder = folder
+        self.work = work
+        self.rule = rule
+        self.printed: History = []
+        self._run: Run | None = None
+        self._events: dict[Path, EventFileReader] = {}
+        self._event_points: dict[str, History] = {}
+        self._read_bytes = 0
+        self._rest = b""
+
+    def refresh(self, *, ended: bool = False) -> bool:
+        """Read on; return whether anything was reported since."""
+        fresh = False
+        if self.rule.pattern is not None:
+            fresh = self._read_stdout(ended)
+        if not self.rule.scalars:
+            return fresh
+        if self._run is None and (self.folder / "run").is_dir():
+            from operant.tracking import Run
+
+            self._run = Run(self.folder / "run")
+            fresh = fresh or bool(self._run.scalar_tags)
+        elif self._run is not None:
+            fresh = bool(self._run.refresh()) or fresh
+        if self._run is None or self.rule.attribute not in self._run.scalar_tags:
+            fresh = self._read_events() or fresh
+        return fresh
+
+    def history(self, tag: str | None = None) -> History:
+        """A scalar's reports so far, as assessors take them."""
+        tag = tag or self.rule.attribute
+        if self.rule.pattern is not None and tag == self.rule.attribute:
+            return self.printed
+        if self._run is not None and tag in self._run.scalar_tags:
+            return self._run.history(tag)
+        return self._event_points.get(tag, [])
+
+    def latest(self, tag: str) -> float | None:
+        history = self.history(tag)
+        return float(history[-1]["value"]) if history else None
+
+    def result(self) -> tuple[float | None, str | None]:
+        """The reward of a job that has ended, and what was wrong if there is none though there should be."""
+        self.refresh(ended=True)
+        values = [float(point["value"]) for point in self.history()]
+        if values:
+            reward = self.rule.reward_of(values)
+            return reward, None if reward is not None else f"its last {self.rule.attribute!r} is no number"
+        if self.rule.pattern is not None:
+            return None, f"no line of its output fits the pattern {self.rule.pattern.pattern!r}"
+        try:
+            return self._result_file()
+        except UsageError as error:
+            return None, str(error)
+
+    def _result_file(self) -> tuple[float | None, str | None]:
+        for name in ("result.json", "result.pkl"):
+            path = self.work / name
+            if not path.is_file():
+                continue
+            if name.endswith(".json"):
+                try:
+                    content = json.loads(path.read_bytes())
+                except ValueError as error:
+                    raise UsageError(f"{name} cannot be read: {error}") from None
+            else:
+                from operant.schedulers.planning.pickles import load_plain_pickle
+
+                content = load_plain_pickle(path)
+            return self._reward_in(content, name)
+        return None, f"it reported no {self.rule.attribute!r}" if self.rule.scalars else None
+
+    def _reward_in(self, content: Any, name: str) -> tuple[float | None, str | None]:
+        if isinstance(content, Mapping):
+            if self.rule.attribute not in content:
+                raise UsageError(f"{name}: {unknown('key', self.rule.attribute, content)}")
+            content = content[self.rule.attribute]
+        if hasattr(content, "tolist"):
+            content = content.tolist()
+        values = content if isinstance(content, list) else [content]
+        try:
+            numbers = [float(value) for value in values]
+        except (TypeError, ValueError):
+            raise UsageError(f"{name}: {self.rule.attribute!r} is no number: {content!r:.80}") from None
+        return self.rule.reward_of(numbers), None
+
+    def _read_stdout(self, ended: bool) -> bool:
+        assert self.rule.pattern is not None
+        try:
+            with (self.folder / "stdout").open("rb") as stream:
+                stream.seek(self._read_bytes)
+                data = stream.read()
+        except FileNotFoundError:
+            return False
+        self._read_bytes += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if ended and self._rest:
+            lines.append(self._rest)
+            self._rest = b""
+        before = len(self.printed)
+        for line in lines:
+            self._match(line[:_MOST_LINE].decode("utf-8", "replace"))
+        return len(self.printed) > before
+
+    def _match(self, line: str) -> None:
+        assert self.rule.pattern is not None
+        for found in self.rule.pattern.finditer(line):
+            named = found.groupdict()
+            try:
+                value = float(named.get("value") or found[1])
+            except (TypeError, ValueError):
+                continue
+            step = named.get("step")
+            created = int((self.folder / "stdout").stat().st_mtime * 1000)
+            iteration = int(step) if step else len(self.printed)
+            self.printed.append({"iteration": iteration, "value": value, "created": created})
+
+    def _read_events(self) -> bool:
+        """TensorBoard files that the program writes below its work folder."""
+        from operant.tracking.exchange.tfevents_read import EventFileReader, ScalarEvent, find_event_files
+
+        fresh = False
+        for path in find_event_files(self.work):
+            reader = self._events.setdefault(path, EventFileReader(path))
+            for event in reader.poll():
+                if isinstance(event, ScalarEvent):
+                    fresh = True
+                    point = {"iteration": event.step, "value": event.value, "created": round(event.wall * 1000)}
+                    self._event_points.setdefault(event.tag, []).append(point)
+        return fresh

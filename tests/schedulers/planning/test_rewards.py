@@ -1,0 +1,164 @@
+"""Where rewards come from."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operant.errors import ConfigError, UsageError
+from operant.schedulers.planning.pickles import load_plain_pickle
+from operant.schedulers.planning.rewards import JobReader, RewardRule
+from operant.tracking import SummaryWriter
+from operant.tracking.exchange.tfevents_write import EventFileWriter
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Any:
+    (tmp_path / "work").mkdir()
+
+    def make(reduce: str = "last", pattern: str | None = None, **more: Any) -> JobReader:
+        return JobReader(tmp_path, tmp_path / "work", RewardRule.parse("acc", reduce, pattern, **more))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("last", 0.6), ("max", 0.9), ("min", 0.2), ("mean_last_2", 0.75), ("mean_last_100", 0.55)]
+)
+def test_how_many_values_become_one(how: str, expected: float) -> None:
+    assert RewardRule.parse("acc", how).reward_of([0.2, 0.5, 0.9, 0.6]) == pytest.approx(expected)
+
+
+def test_what_is_no_number() -> None:
+    assert RewardRule.parse("acc", "last").reward_of([0.2, math.nan]) is None
+    assert RewardRule.parse("acc", "max").reward_of([0.2, math.nan]) == 0.2
+    assert RewardRule.parse("acc", "max").reward_of([]) is None
+    for wrong in ("median", "mean_last_0", "mean_last_", 3):
+        with pytest.raises(ConfigError, match="reward"):
+            RewardRule.parse("acc", wrong)
+
+
+def test_from_a_summary_writer(job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERANT_RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("OPERANT_RUN_ID", "s/0")
+    reader = job("max")
+    assert not reader.refresh()
+    with SummaryWriter("x", system_metrics=False) as writer:
+        for step, value in enumerate([0.1, 0.7, 0.4]):
+            writer.add_scalar("acc", value, step)
+            writer.add_scalar("loss", 1 - value, step)
+        writer.flush()
+        assert reader.refresh() and not reader.refresh()
+        assert [point["value"] for point in reader.history()] == [0.1, 0.7, 0.4]
+        assert set(reader.history()[0]) == {"iteration", "value", "created"} and reader.latest("loss") == 0.6
+    assert reader.result() == (0.7, None)
+
+
+def test_from_tensorboard_files(job: Any, tmp_path: Path) -> None:
+    writer = EventFileWriter(tmp_path / "work" / "logs")
+    writer.add_points("acc", [1, 2], [10.0, 11.0], [0.25, 0.5])
+    writer.close()
+    reader = job()
+    assert reader.result() == (0.5, None) and [one["iteration"] for one in reader.history()] == [1, 2]
+
+
+def test_from_a_pattern_on_stdout(job: Any, tmp_path: Path) -> None:
+    out = tmp_path / "stdout"
+    reader = job("max", "epoch {step}: acc={value}")
+    assert not reader.refresh()
+    out.write_text("hello\nepoch 1: acc=0.5\nepoch 2: acc=8.25e-1 epo")
+    assert reader.refresh() and [one["iteration"] for one in reader.history()] == [1]
+    with out.open("a") as stream:
+        stream.write("ch\nepoch 3: acc=-inf\nepoch 4: acc=0.75")
+    assert reader.result() == (0.825, None)
+    assert [one["iteration"] for one in reader.history()] == [1, 2, 3, 4]
+
+
+def test_a_regular_expression_and_one_that_never_fits(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "stdout").write_text("score 3 of 10\nscore 4 of 10\n")
+    assert job("last", r"score (\d+)").result() == (4.0, None)
+    reward, complaint = job("last", "acc {value}").result()
+    assert reward is None and "no line of its output" in str(complaint)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [({"acc": 0.5, "x": "y"}, 0.5), (0.25, 0.25), ({"acc": [0.1, 0.9]}, 0.9), ([1, 2, 3], 3.0)]
+)
+def test_from_result_json(job: Any, tmp_path: Path, content: Any, expected: float) -> None:
+    (tmp_path / "work" / "result.json").write_text(json.dumps(content))
+    assert job().result() == (expected, None)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "content", [{"acc": 0.5}, {"acc": np.float32(0.5)}, {"acc": np.array([0.1, 0.5])}, np.float64(0.5)]
+)
+def test_from_result_pickle(job: Any, tmp_path: Path, content: Any, protocol: int) -> None:
+    (tmp_path / "work" / "result.pkl").write_bytes(pickle.dumps(content, protocol))
+    assert job().result() == (0.5, None)
+
+
+@pytest.mark.parametrize("text", ["{", '{"accuracy": 1}', '{"acc": "high"}', '{"acc": null}'])
+def test_a_result_that_is_none_says_why(job: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "work" / "result.json").write_text(text)
+    reward, complaint = job().result()
+    assert reward is None and "result.json" in str(complaint)
+
+
+def test_nothing_reported_says_so(job: Any) -> None:
+    assert job().result() == (None, "it reported no 'acc'")
+
+
+def hostile_pickles(marker: Path) -> list[bytes]:
+    import os
+
+    class System:
+        def __reduce__(self) -> Any:
+            return (os.system, (f"touch {marker}",))
+
+    class Builtin:
+        def __reduce__(self) -> Any:
+            return (eval, (f"open({str(marker)!r}, 'w')",))
+
+    text = str(marker).encode()
+    return [
+        *(pickle.dumps({"acc": one}, protocol) for one in (System(), Builtin()) for protocol in (0, 2, 5)),
+        b"cposix\nsystem\n(S'touch " + text + b"'\ntR.",
+        b"cbuiltins\ngetattr\n(cos\nsystem\nS'x'\ntR.",
+        b"cnumpy\nload\n(S'" + text + b"'\ntR.",
+        b"cnumpy.testing\nrundocs\n.",
+        b"\x80\x04\x8c\x08builtins\x8c\x04exec\x93\x8c\x05x = 1\x85R.",
+        b"c_codecs\nencode\n(Vx\nVzlib\ntR.",
+        b"Pexternal\n.",
+        b"garbage",
+        b"",
+    ]
+
+
+def test_a_pickle_with_code_in_it_never_runs(job: Any, tmp_path: Path) -> None:
+    marker = tmp_path / "it-ran"
+    for data in hostile_pickles(marker):
+        path = tmp_path / "work" / "result.pkl"
+        path.write_bytes(data)
+        with pytest.raises(UsageError, match=r"result\.pkl"):
+            load_plain_pickle(path)
+        assert job().result()[0] is None
+        assert not marker.exists()
+
+
+def test_a_pickle_cannot_ask_for_endless_memory(tmp_path: Path) -> None:
+    shape = np.zeros(3)
+    data = pickle.dumps(shape, 2).replace(b"K\x03\x85", b"\x8a\x05\x00\x00\x00\x00\x40\x85")
+    path = tmp_path / "result.pkl"
+    path.write_bytes(data)
+    with pytest.raises(UsageError):
+        load_plain_pickle(path)
+    path.write_bytes(pickle.dumps(np.array([object()], dtype=object), 2))
+    with pytest.raises(UsageError):
+        load_plain_pickle(path)
