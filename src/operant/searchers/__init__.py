@@ -8,6 +8,7 @@ from operant.searchers.cmaes import CmaEsSearcher
 from operant.searchers.evolution import EvolutionSearcher
 from operant.searchers.gp import GpSearcher
 from operant.searchers.grid import GridSearcher
+from operant.searchers.lamcts import LamctsSearcher
 from operant.searchers.random import RandomSearcher
 from operant.searchers.skopt import SkoptSearcher
 from operant.searchers.tpe import TpeSearcher
@@ -21,6 +22,7 @@ __all__ = [
     "EvolutionSearcher",
     "GpSearcher",
     "GridSearcher",
+    "LamctsSearcher",
     "NotReady",
     "Observation",
     "Proposal",
