@@ -90,3 +90,20 @@ def test_mistakes_name_the_option():
         build(BOX, restart="ippop")
     with pytest.raises(ConfigError, match="from 4 on"):
         build(BOX, population_size=2)
+
+
+def test_bipop_alternates_large_and_small_runs():
+    searcher = build(BOX[:1], population_size=4, restart="bipop")
+    kinds = []
+    for _ in range(3000):
+        run(searcher, 1)
+        if not kinds or kinds[-1] != (searcher._restarts, searcher._kind):
+            kinds.append((searcher._restarts, searcher._kind))
+    assert {kind for _, kind in kinds} == {"large", "small"}
+    assert searcher._doublings < searcher._restarts
+
+
+def test_the_first_run_may_start_anywhere():
+    assert build(BOX, sigma=1e-6).propose().config["x0"] == pytest.approx(0.0, abs=1e-3)
+    starts = [build(BOX, sigma=1e-6, start="random", seed=seed).propose().config["x0"] for seed in range(3)]
+    assert len({round(start, 1) for start in starts}) > 1

@@ -77,3 +77,9 @@ class TestSkoptExtraTrees(Built):
 class TestLamcts(Built):
     kind = "LamctsSearcher"
     options = {"ninits": 8, "leaf_size": 6}  # noqa: RUF012
+
+
+class TestTurbo(Built):
+    kind = "TurboSearcher"
+    options = {"n_initial_points": 6}  # noqa: RUF012
+    trials = 16

@@ -6,6 +6,7 @@ no searcher gains by starting there.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,17 @@ _BY_DIMENSIONS = {16: "swimmer", 33: "hopper"}
 class Function(Protocol):
     """What a search maximises: a point of a box, and a seed for whatever is random."""
 
-    name: str
-    dims: int
-    low: float
-    high: float
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dims(self) -> int: ...
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
 
     def __call__(self, point: Sequence[float] | Array, seed: int | Sequence[int]) -> float: ...
 
@@ -146,12 +154,11 @@ _ROVER_FROM, _ROVER_TO = np.array([0.05, 0.05]), np.array([0.95, 0.95])
 
 def _rover(x: Array) -> float:
     """What a smooth path through the given points costs: obstacles it crosses, and ends away from start and goal."""
-    from scipy.interpolate import splev, splprep
-
+    splines: Any = importlib.import_module("scipy.interpolate")
     # Points that coincide have no direction, which the spline cannot take.
     points = x.reshape(-1, 2).T + np.linspace(0, 1e-6, len(x) // 2)
-    spline, _ = splprep(points, k=3, s=0)
-    path = np.array(splev(np.linspace(0, 1, 1000), spline)).T
+    spline, _ = splines.splprep(points, k=3, s=0)
+    path = np.array(splines.splev(np.linspace(0, 1, 1000), spline)).T
     inside = (np.abs(path[:, None, :] - _OBSTACLES) < 0.05).all(axis=2).any(axis=1)
     cost = np.where(inside, 20.0, 0.05)
     steps = np.linalg.norm(np.diff(path, axis=0), axis=1)

@@ -118,9 +118,7 @@ _TASKS = {
         ),
     ),
     "ant": _Task("ant.xml", 2, 5, 0.5, alive=1.0, noise=0.1, normal=True, goes_on=_ant_goes_on),
-    "humanoid": _Task(
-        "humanoid.xml", 2, 5, 0.1, alive=5.0, noise=0.01, forward_weight=1.25, goes_on=_humanoid_goes_on
-    ),
+    "humanoid": _Task("humanoid.xml", 2, 5, 0.1, alive=5.0, noise=0.01, forward_weight=1.25, goes_on=_humanoid_goes_on),
 }
 
 MUJOCO_TASKS = tuple(_TASKS)

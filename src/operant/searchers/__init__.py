@@ -12,6 +12,7 @@ from operant.searchers.lamcts import LamctsSearcher
 from operant.searchers.random import RandomSearcher
 from operant.searchers.skopt import SkoptSearcher
 from operant.searchers.tpe import TpeSearcher
+from operant.searchers.turbo import TurboSearcher
 
 __all__ = [
     "COMMON_KEYS",
@@ -31,5 +32,6 @@ __all__ = [
     "SpellingNote",
     "TpeSearcher",
     "Trial",
+    "TurboSearcher",
     "build_searcher",
 ]

@@ -8,7 +8,6 @@ Nodes are split only when somebody looks below them: a walk costs one split for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ Array = np.ndarray
 # A machine that learns from more samples than these takes seconds; others of the node are only sorted by it.
 _MOST_LEARNT = 400
 _ROUNDS = 30
-_NUMBERLESS = 0.0
 
 
 class Region:
@@ -31,7 +29,7 @@ class Region:
         self.path = path
         self._conditions = conditions
         self.count = len(rows)
-        self.mean = float(partition.values[rows].mean()) if len(rows) else _NUMBERLESS
+        self.mean = float(partition.values[rows].mean()) if len(rows) else 0.0
         self._children: tuple[Region, Region] | None = None
         self._looked = False
 
@@ -45,7 +43,8 @@ class Region:
 
     def contains(self, points: Array) -> Array:
         """Whether each point is on the right side of all boundaries from the root on."""
-        return self.depth_of(points) == len(self._conditions)
+        inside: Array = self.depth_of(points) == len(self._conditions)
+        return inside
 
     def depth_of(self, points: Array) -> Array:
         """How many boundaries, from the root on, each point is on the right side of before the first wrong one."""
@@ -181,19 +180,11 @@ def tree_text(partition: Partition, exploration: float, marked: str | None = Non
         star = " *" if marked is not None and marked.startswith(node.path) else ""
         bound = f", bound {upper_bound(node, parent, exploration):.6g}" if depth else ""
         what = "leaf" if node.children is None else "region"
-        lines.append(f"{'  ' * depth}{node.path or 'root'}: {what}, {node.count} samples, mean {node.mean:.6g}{bound}{star}")
+        lines.append(
+            f"{'  ' * depth}{node.path or 'root'}: {what}, {node.count} samples, mean {node.mean:.6g}{bound}{star}"
+        )
         for child in node.children or ():
             show(child, depth + 1, node.count)
 
     show(partition.root, 0, partition.root.count)
     return "\n".join(lines)
-
-
-def regions(root: Region) -> Iterator[Region]:
-    """All regions, parents before their halves."""
-    yield root
-    for child in root.children or ():
-        yield from regions(child)
-
-
-Inside = Callable[[Array], Array]

@@ -51,7 +51,8 @@ class LamctsSearcher(BaseSearcher):
         ninits: evenly spread samples before the first partition.
         solver: what searches inside a region: `cmaes`.
         enable_cuda: accepted; the solvers use the CPU.
-        sigma: the first step size of a run, as a part of the range.
+        sigma: the first step size of a run, as a part of the range (default: so that a step is as long as the range
+            of one argument, however many there are; at most 0.3).
         population_size: results in one generation (default: 4 + 3 log of the number of arguments).
         start: whether the first sample is the `centre` of all ranges or a `random` one.
         partition: False leaves out the tree: the same solver with restarts at random, for comparison.
@@ -73,7 +74,7 @@ class LamctsSearcher(BaseSearcher):
         ninits: int = 30,
         solver: str = "cmaes",
         enable_cuda: bool = False,
-        sigma: float = 0.25,
+        sigma: float | None = None,
         population_size: int | None = None,
         start: str = "random",
         partition: bool = True,
@@ -90,7 +91,8 @@ class LamctsSearcher(BaseSearcher):
         self.gamma_type = positive(gamma, "gamma_type") if is_number(gamma) else gamma
         self.ninits = whole_number(ninits, "ninits", least=2)
         self.solver = one_of(solver, "solver", _SOLVERS)
-        self.sigma = positive(sigma, "sigma")
+        default = min(1 / math.sqrt(max(self.space.dimensions, 1)), 0.3)
+        self.sigma = positive(default if sigma is None else sigma, "sigma")
         if population_size is not None:
             whole_number(population_size, "population_size", least=4)
         self.population_size = population_size
@@ -282,15 +284,23 @@ def _level(run: CmaRun) -> float:
 
 
 def _flat(run: CmaRun, width: float) -> bool:
-    """Whether the results of the last generations are all the same, beside all results, and no better than before."""
+    """Whether the last generations' results are all the same, beside all results, and no better than before."""
     if len(run.generations) < 8:
         return False
     recent = np.concatenate([np.array(one) for one in run.generations[-4:]])
     before = np.concatenate([np.array(one) for one in run.generations[-8:-4]])
     if np.isnan(recent).all() or np.isnan(before).all():
         return True
-    low, middle, high = np.nanquantile(recent, [0.25, 0.5, 0.75])
-    return bool(high / 2 - low / 2 < 0.01 * width and middle - np.nanmedian(before) < 0.01 * width)
+    if _width(recent) >= 0.01 * width:
+        return False
+    # A run that converges gains about as much as its results differ, however little that is.
+    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.2 * _width(before))
+
+
+def _width(scores: np.ndarray) -> float:
+    """The distance of the quartiles."""
+    low, high = np.nanquantile(scores, [0.25, 0.75])
+    return float(high - low)
 
 
 def _stagnates(run: CmaRun, width: float) -> bool:
@@ -301,4 +311,4 @@ def _stagnates(run: CmaRun, width: float) -> bool:
     before = np.concatenate([np.array(one) for one in run.generations[-24:-12]])
     if np.isnan(recent).all() or np.isnan(before).all():
         return True
-    return bool(np.nanmedian(recent) <= np.nanmedian(before) + 0.001 * width)
+    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.25 * min(_width(before), 0.01 * width))
