@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import ConfigError
-from operant.schedulers.engine.view import View
+from operant.schedulers.engine.control import View
 from operant.schedulers.planning.plan import SearchPlan
 from operant.tracking.places import check_run_id, safe_part
 
