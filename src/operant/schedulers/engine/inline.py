@@ -62,6 +62,9 @@ class InlineTrials:
         self.hook = hook
         self.handle = handle
         self._shows = type(view) is not NoView
+        # A criterion that has nothing to say is not asked: for a call of a microsecond that is much.
+        self._asks = bool(plan.stop.custom)
+        self._looks_at_rewards = plan.stop.rules.max_reward is not None
         self._job: JobRecord | None = None
         """That of the call under way."""
         self._reader: MemoryReader | None = None
@@ -71,7 +74,8 @@ class InlineTrials:
     def run(self) -> None:
         """Call one trial after the other until there is something to decide."""
         state, monitor, control, due = self.state, self.monitor, self.control, 0.0
-        clock, searcher, stop, view = state.clock, self.plan.searcher, self.plan.stop, self.view
+        clock, searcher, view = state.clock, self.plan.searcher, self.view
+        before_iter = self.plan.stop.before_iter if self._asks else self.plan.stop.rules.before_iter
         careful = searcher.looks_at_results
         while self._nothing_else():
             now = clock.now()
@@ -82,7 +86,7 @@ class InlineTrials:
                 monitor.check(now)
                 due = now + monitor.timeout()
                 continue
-            stop.before_iter(control)
+            before_iter(control)
             if state.is_stop or not searcher.ready():
                 return
             proposal = searcher.propose()
@@ -111,7 +115,8 @@ class InlineTrials:
             raise
         finally:
             self._job = None
-        self.plan.stop.after_iter(self.control)
+        if self._asks:
+            self.plan.stop.after_iter(self.control)
         if not self._ended_well(job, info):
             self._leave_to_loop(job)
             trial = state.trials[job.number] = Trial(state.proposals[job.number], ())
@@ -164,6 +169,6 @@ class InlineTrials:
             if decision is not None and decision.stop is not None:
                 self.control.stop(decision.stop, kill=False)
         self.plan.searcher.observe(Observation(job.number, None, 1, _FINISHED, values))
-        if reward == reward:
+        if self._looks_at_rewards and reward == reward:
             self.plan.stop.rules.after_result(self.control, reward)
         return True

@@ -118,7 +118,9 @@ class Scheduler:
             finally:
                 self._close()
         best = self.control.best
-        return Outcome(*state.end, best and best.proposal, best and best.reward, state.tries, checks)
+        return Outcome(
+            str(state.end[0]), state.end[1], best and best.proposal, best and best.reward, state.tries, checks
+        )
 
     def _loop(self) -> None:
         while True:

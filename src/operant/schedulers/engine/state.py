@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _PENDING, _FINISHED = Status.PENDING, Status.FINISHED
+_NO_VALUES: Mapping[str, float] = {}
 
 
 def job_id(number: int, seed: int | None) -> str:
@@ -95,7 +96,7 @@ class ProposalRecord:
         self.filtered = False
         self.raced_out = False
         self.status: str | None = None
-        self.values: Mapping[str, float] = {}
+        self.values = _NO_VALUES
         self.reward: float | None = None
 
     def as_proposal(self) -> Proposal:
