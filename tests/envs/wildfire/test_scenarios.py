@@ -89,11 +89,11 @@ def test_conditions() -> None:
 
 def test_sets_satisfy_their_condition_and_never_meet() -> None:
     kind = settings(wind={"type": "constant", "speed": [1, 9]})
-    chosen = {"count": 5, "condition": "60 < elapsed_steps < 140", "population": 60}
+    chosen = {"count": 5, "condition": "150 < elapsed_steps < 250", "population": 60}
     train = ScenarioSet(kind, fill(SetSettings, chosen))
     assert train.seeds is not None
     for number in range(5):
-        assert 60 < facts(train.scenario(number))["elapsed_steps"] < 140
+        assert 150 < facts(train.scenario(number))["elapsed_steps"] < 250
     assert train.scenario(0) is train.scenario(5)
     other = ScenarioSet(kind, fill(SetSettings, {**chosen, "split": "eval"}))
     assert other.seeds is not None and not set(train.seeds) & set(other.seeds)
