@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 
 from operant.algorithms.base import BaseAlgorithm
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
+from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Values, named, same
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.q_functions import QFunction
 from operant.errors import UsageError
@@ -62,6 +63,9 @@ class DQNSettings:
     optimizer: str = setting("adam", "adam or rmsprop")
     optimizer_eps: float = setting(1e-8, "ε of the optimizer")
 
+    di_engine: ClassVar[DIEngine]
+    machin: ClassVar[Machin]
+
     def __post_init__(self) -> None:
         if self.loss not in ("huber", "squared"):
             raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
@@ -71,6 +75,126 @@ class DQNSettings:
             raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
 
 
+# -- how others spell these settings ----------------------------------------------------------------------------------
+_EPS = {"start": 0.95, "end": 0.1, "decay": 10_000, "type": "exp"}
+
+
+def _steps_per_iteration(theirs: Values) -> float:
+    return float(theirs["policy.collect.n_sample"] / theirs["policy.learn.update_per_collect"])
+
+
+def _from_di_engine(theirs: Values) -> Values:
+    eps = {key: theirs.get(f"policy.other.eps.{key}", usual) for key, usual in _EPS.items()}
+    # DI-engine copies every `target_update_freq` iterations; ours counts environment steps.
+    copies = theirs.get("policy.learn.target_update_freq", 100)
+    read = {
+        "algorithm.target_every": max(1, round(copies * _steps_per_iteration(theirs))),
+        "algorithm.exploration_start": eps["start"],
+        "algorithm.exploration_end": eps["end"],
+    }
+    if eps["type"] == "exp":
+        return {**read, "algorithm.exploration_decay": float(eps["decay"])}
+    if eps["type"] == "linear":
+        return {**read, "algorithm.exploration_steps": int(eps["decay"])}
+    raise UsageError(f"policy.other.eps.type is {eps['type']!r}; exp and linear are known")
+
+
+def _to_di_engine(ours: Values) -> Values:
+    usual = DQNSettings()
+    now = {name: ours.get(f"algorithm.{name}", value) for name, value in vars(usual).items()}
+    share = now["exploration_fraction"] * ours.get("total_steps", 100_000)
+    updates = now["updates"] or now["train_every"]  # 0: as many as environment steps, which DI-engine says in full
+    return {
+        "policy.learn.update_per_collect": updates,
+        "policy.learn.target_update_freq": max(1, round(now["target_every"] * updates / now["train_every"])),
+        "policy.other.eps.type": "exp" if now["exploration_decay"] else "linear",
+        "policy.other.eps.start": now["exploration_start"],
+        "policy.other.eps.end": now["exploration_end"],
+        "policy.other.eps.decay": now["exploration_decay"] or now["exploration_steps"] or max(1, round(share)),
+    }
+
+
+DQNSettings.di_engine = DIEngine(
+    table={
+        "policy.model.dueling": "algorithm.dueling",
+        "policy.nstep": "algorithm.n_step",
+        "policy.discount_factor": "algorithm.gamma",
+        "policy.priority": "algorithm.prioritized",
+        "policy.learn.batch_size": "algorithm.batch",
+        "policy.learn.update_per_collect": "algorithm.updates",
+        "policy.collect.n_sample": "algorithm.train_every",
+        "policy.other.replay_buffer.replay_buffer_size": "algorithm.buffer",
+    },
+    defaults={"policy.learn.update_per_collect": 3, "policy.collect.n_sample": 8, "policy.model.dueling": True},
+    elsewhere=("policy.other.eps", "policy.learn.target_update_freq"),
+    read=_from_di_engine,
+    write=_to_di_engine,
+    steps_per_iteration=_steps_per_iteration,
+)
+
+
+def _read_target(given: Values) -> Values:
+    rate, steps = given.get("update_rate"), given.get("update_steps")
+    if given.get("mode") == "vanilla":
+        return {"target_every": 0, "target_rate": 1.0, "double": False}
+    if given.get("mode", "double") not in ("double", "fixed_target"):
+        raise UsageError(f"frame_config.mode is double, fixed_target or vanilla, not {given['mode']!r}")
+    read: Values = {"double": given["mode"] == "double"} if "mode" in given else {}
+    if "update_rate" not in given and "update_steps" not in given:
+        return read
+    if rate is None and steps is None:
+        raise UsageError(
+            "frame_config.update_rate and update_steps are both null: give a share (0.005, after each update) or a "
+            "number of updates between copies; without a target network the mode is 'vanilla'"
+        )
+    return {**read, "target_every": 1 if steps is None else steps, "target_rate": 1.0 if rate is None else rate}
+
+
+def _write_target(settings: Values) -> Values:
+    every, rate = settings["target_every"], settings["target_rate"]
+    if every == 0:
+        return {"mode": "vanilla", "update_rate": None, "update_steps": None}
+    return {
+        "mode": "double" if settings["double"] else "fixed_target",
+        "update_rate": None if rate == 1.0 else rate,
+        "update_steps": None if every == 1 and rate != 1.0 else every,
+    }
+
+
+def _read_epsilon(given: Values) -> Values:
+    """ε is multiplied by this after each step: exp(−steps/decay) with decay = −1/ln ε_decay. It ends at a floor."""
+    decay = given["epsilon_decay"]
+    if decay is None:
+        return {"exploration_decay": 0.0}
+    if not isinstance(decay, (int, float)) or not 0.0 < decay < 1.0:
+        raise UsageError(f"frame_config.epsilon_decay lies between 0 and 1, or is null; got {decay!r}")
+    return {"exploration_decay": -1.0 / math.log(decay)}
+
+
+def _write_epsilon(settings: Values) -> Values:
+    decay = settings["exploration_decay"]
+    return {"epsilon_decay": math.exp(-1.0 / decay) if decay > 0 else None}
+
+
+DQNSettings.machin = Machin(
+    rules=(
+        *COMMON_RULES,
+        same("replay_size", "buffer"),
+        Rule(
+            ("update_rate", "update_steps", "mode"),
+            ("target_every", "target_rate", "double"),
+            _read_target,
+            _write_target,
+        ),
+        Rule(("epsilon_decay",), ("exploration_decay",), _read_epsilon, _write_epsilon),
+        named("criterion", "loss", {"squared": "MSELoss", "huber": "SmoothL1Loss"}, {"HuberLoss": "huber"}),
+    ),
+    # Machin plays an episode and then makes one update for each of its steps. Rounds of this many steps do the same.
+    defaults={"updates": 0, "train_every": 32},
+)
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
 def dqn_loss(
     q: torch.Tensor, action: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, loss: str
 ) -> torch.Tensor:
