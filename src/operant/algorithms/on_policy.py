@@ -172,6 +172,7 @@ class OnPolicy(BaseAlgorithm):
     """
 
     settings: OnPolicySettings
+    model_roles = (("actor", "actor"), ("critic", "critic"))
 
     def __init__(
         self,
@@ -183,7 +184,6 @@ class OnPolicy(BaseAlgorithm):
     ) -> None:
         super().__init__(observation_space, action_space, settings, model, seed)
         settings, model = self.settings, self.model
-        self.data = DataSpec("step", "fresh", _FIELDS, gamma=settings.gamma, count=settings.rollout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
@@ -207,6 +207,10 @@ class OnPolicy(BaseAlgorithm):
             assert isinstance(self.network.actor, nn.Sequential) and isinstance(self.network.critic, nn.Sequential)
             self._actor = FusedMLP(self.network.actor, self.flat)
             self._critic = FusedMLP(self.network.critic, self.flat)
+
+    @staticmethod
+    def data_spec(settings: OnPolicySettings) -> DataSpec:
+        return DataSpec("step", "fresh", _FIELDS, gamma=settings.gamma, count=settings.rollout)
 
     @property
     def path(self) -> str:
