@@ -13,11 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from operant.errors import OperantError, UsageError
-<<<<<<< HEAD
 from operant.tracking.format.blocks import valid_text
-=======
 from operant.tracking.reading.filters import FilterError
->>>>>>> main
 
 if TYPE_CHECKING:
     from operant.web.desk import Desk
