@@ -17,7 +17,7 @@ export UV_TORCH_BACKEND ?= cpu
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint types imports clean
+.PHONY: help setup demo test test-long lint types imports journeys clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -60,6 +60,9 @@ test-long: setup  ## the full fault counts and load tests, and new examples for 
 
 bench-%: setup  ## a benchmark against its peers, which get a venv of their own: bench-tracking, bench-parallel, …
 	@$(BIN)/python benchmarks/$*.py
+
+journeys: setup  ## files and switches between files on the three ways through the source
+	@$(BIN)/python benchmarks/journeys.py
 
 clean:
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from operant import log
 from operant.log import try_init_root
 
 
@@ -64,3 +65,9 @@ def test_once_and_not_over_others(monkeypatch: pytest.MonkeyPatch) -> None:
         root.handlers, before = [own], root.level
         try_init_root(logging.CRITICAL)
         assert root.handlers == [own] and root.level == before
+
+
+def test_all_of_the_standard_logging_is_there_too() -> None:
+    assert (log.INFO, log.getLogger, log.info) == (logging.INFO, logging.getLogger, logging.info)
+    with pytest.raises(AttributeError, match=r"neither operant\.log nor logging has 'inform'"):
+        log.inform("x")

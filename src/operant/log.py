@@ -1,11 +1,14 @@
-"""Readable logging on the console: colours on a terminal, plain lines in files and pipes."""
+"""Readable logging on the console: colours on a terminal, plain lines in files and pipes.
+
+All that the standard `logging` has is here too, so that ``from operant import log as logging`` is enough.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 __all__ = ["try_init_root"]
 
@@ -57,3 +60,10 @@ def try_init_root(level: int | str | None = None) -> logging.Logger:
     if level is not None and any(isinstance(one, _ConsoleHandler) for one in root.handlers):
         root.setLevel(level)
     return root
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return getattr(logging, name)
+    except AttributeError:
+        raise AttributeError(f"neither operant.log nor logging has {name!r}") from None

@@ -66,7 +66,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     named = value if isinstance(value, (type, types.FunctionType)) else type(value)
-    return f"{named.__module__}{'.' if isinstance(named, type) else ':'}{named.__qualname__}"
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _fit(hint: Any, value: Any, place: str) -> Any:

@@ -74,6 +74,18 @@ class TestCurveFitting:
         expected = extrapolate(values[:12], 40)
         assert expected == pytest.approx(values[-1], abs=0.06 * top)
 
+    def test_the_twin_of_the_best_job_is_never_stopped(self):
+        # A straight line runs away from the other families, which all level off: it is right, and fits far better.
+        line = [2.0 * step for step in range(1, 101)]
+        assessor = CurveFittingAssessor(epoch_num=100)
+        assessor.assess_job("best", reports(*line))
+        assessor.job_end("best")
+        answers = [assessor.assess_job("twin", reports(*line[:steps])) for steps in range(6, 30)]
+        assert set(answers) == {GOOD}
+
+    def test_what_jumps_to_and_fro_is_followed_by_nothing(self):
+        assert extrapolate([1, 199, 0, 199, 1, 209, 2], 100) is None
+
     def test_a_flat_curve_stays_flat(self):
         assert extrapolate([0.5] * 6, 100) == 0.5
 

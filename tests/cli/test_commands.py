@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.machine import patience
 
 from operant import Run, SummaryWriter
 from operant.cli import COMMANDS, main
@@ -27,7 +28,9 @@ def command(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]
 
 def loaded_by(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint('\\n'.join(sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=patience(60)
+    )
     return set(done.stderr.split())
 
 
@@ -180,6 +183,34 @@ def test_tensorboard_reads_the_export_and_it_comes_back() -> None:
     assert again.media("picture")[0].path.read_bytes() == original.media("picture")[0].path.read_bytes()
     assert again.histograms("weights")[0]["counts"] == original.histograms("weights")[0]["counts"]
     assert again.params["lr"] == 0.1
+
+
+def test_films_sound_and_curves_reach_tensorboard_and_what_does_not_is_told() -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util import tensor_util
+
+    Path("film.mp4").write_bytes(b"no real film")
+    with SummaryWriter("media") as writer:
+        writer.add_video("film", np.zeros((3, 6, 4, 3), np.uint8), 1)
+        writer.add_video("other film", "film.mp4", 1)
+        writer.add_audio("sound", np.zeros((2, 800)), 2, sample_rate=8000)
+        writer.add_pr_curve("curve", [0, 1, 1], [0.1, 0.8, 0.6], 3, num_thresholds=3)
+        writer.add_file("film.mp4")
+    done = command("export", "last", "--to", "tensorboard", "--out", "board")
+    assert "Left out: .mp4 media, which TensorBoard does not show" in done.stdout
+    assert "Left out: 1 file(s) of `add_file`" in done.stdout
+    reader = EventAccumulator("board", size_guidance={"images": 0, "audio": 0, "tensors": 0})
+    reader.Reload()
+    (film,) = reader.Images("film")
+    assert (film.step, film.width, film.height) == (1, 4, 6) and film.encoded_image_string.startswith(b"GIF8")
+    (sound,) = reader.Audio("sound")
+    assert (sound.sample_rate, sound.length_frames, sound.content_type) == (8000.0, 800, "audio/wav")
+    assert reader.SummaryMetadata("curve").plugin_data.plugin_name == "pr_curves"
+    rows = tensor_util.make_ndarray(reader.Tensors("curve")[0].tensor_proto)
+    # Thresholds 0, 1/2, 1: true and false positives, true and false negatives, precision, recall.
+    expected = [[2, 2, 0], [1, 0, 0], [0, 1, 1], [0, 0, 2], [2 / 3, 1, 1], [1, 1, 0]]
+    np.testing.assert_allclose(rows, expected, rtol=1e-6)
 
 
 def test_torch_logs_are_imported_run_by_run() -> None:

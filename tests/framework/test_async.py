@@ -4,12 +4,13 @@ import threading
 from collections.abc import Generator
 
 import pytest
+from tests.machine import patience
 
 from operant.framework import Context, Task
 
 
 def test_middleware_overlap_and_meet_at_the_end_of_the_pass() -> None:
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=patience(20))
     seen_at_the_end = []
 
     def collect(ctx: Context) -> None:
@@ -111,3 +112,25 @@ def test_threads_end_with_the_task() -> None:
             task.use(task.parallel(lambda ctx: None, lambda ctx: None))
             task.run(max_step=2)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("form", ["async", "parallel"])
+def test_a_failure_ends_those_who_wait_and_surfaces(form: str) -> None:
+    waiting = threading.Event()
+
+    def wait(ctx: Context) -> None:
+        waiting.set()
+        task.wait_for("never")
+
+    def fail(ctx: Context) -> None:
+        waiting.wait(20)
+        raise ZeroDivisionError("the true reason")
+
+    with Task(async_mode=form == "async") as task:
+        if form == "async":
+            task.use(wait).use(fail)
+        else:
+            task.use(task.parallel(wait, fail))
+        with pytest.raises(ZeroDivisionError, match="the true reason"):
+            task.run(max_step=3)
+        assert task.wait_for("never", timeout=0.01) is None  # the next wait is not ended by it

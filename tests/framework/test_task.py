@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.framework import Context, FrameworkError, Task
 
@@ -63,10 +64,7 @@ def test_forward_sync_backward_renew_by_hand() -> None:
 
     with Task() as task:
         for _ in range(2):
-            task.forward(wrapped)
-            task.sync()
-            task.backward()
-            task.renew()
+            assert task.forward(wrapped).sync().backward().renew() is task
     assert trace == [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
 
 
@@ -221,7 +219,7 @@ def test_serial_is_one_middleware_with_generators() -> None:
 
 def test_parallel_runs_at_the_same_time_also_inside_async_mode() -> None:
     # Three that meet at a barrier can only get through when they run at the same time.
-    barrier = threading.Barrier(3, timeout=20)
+    barrier = threading.Barrier(3, timeout=patience(20))
 
     def meet(ctx: Context) -> None:
         barrier.wait()

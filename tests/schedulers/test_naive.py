@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers import LocalJob, NaiveScheduler
 from operant.schedulers.engine.control import NoView
 from operant.schedulers.engine.state import read_state
-from operant.schedulers.views.compare import list_compares
 from operant.schedulers.views.display import LineView, TableView
 from operant.schedulers.views.overview import describe
+from operant.tracking.reading.compares import list_compares
 
 PYTHON = sys.executable
 
@@ -130,11 +131,11 @@ def test_compare_groups(tmp_path: Path) -> None:
     config = make(tmp_path / "source", "", [1], pavi={"compare": {"name": "my group"}})
     function: Any = lambda c: 1.0  # noqa: E731
     NaiveScheduler(tmp_path / "searches" / "a", config, function=function, source=tmp_path / "source").run()
-    (group,) = list_compares(tmp_path)
+    (group,) = list_compares(tmp_path).values()
     assert group["name"] == "my group" and group["searches"] == ["a"]
     config["pavi"] = {"compare": {"id": group["id"]}}
     NaiveScheduler(tmp_path / "searches" / "b", config, function=function, source=tmp_path / "source").run()
-    assert list_compares(tmp_path)[0]["searches"] == ["a", "b"]
+    assert list_compares(tmp_path)[group["id"]]["searches"] == ["a", "b"]
     config["pavi"] = {"compare": {"id": "nothing"}}
     with pytest.raises(ConfigError, match="there is no group 'nothing'"):
         NaiveScheduler(tmp_path / "searches" / "c", config, function=function, source=tmp_path / "source").run()
@@ -186,7 +187,7 @@ def test_a_job_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     slow.start(workdir=tmp_path / "jobs")
     assert slow.wait(timeout=0.01) in ("PENDING", "RUNNING")
     slow.kill()
-    assert slow.wait(timeout=30) == "KILLED"
+    assert slow.wait(timeout=patience(30)) == "KILLED"
 
 
 def test_searchers_without_a_scheduler() -> None:

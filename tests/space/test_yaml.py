@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -85,3 +86,34 @@ def test_a_missing_file_is_one_clear_line(tmp_path):
 
 def test_an_empty_file_is_nothing():
     assert load_yaml("") == (None, {(): 1})
+
+
+ALIAS_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{after}: &{after} [{', '.join([f'*{before}'] * 9)}]\n" for before, after in pairwise("abcdefghi")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ALIAS_BOMB, r"^s\.yaml: its aliases \(`\*name`\) repeat more than 100,000 values$"),
+        ("&a [*a]", "an alias .* holds itself"),
+        ("[" * 3000, "nested too deeply"),
+        ("a: " + "9" * 5000, "a value cannot be read"),
+    ],
+    ids=["alias bomb", "an alias of itself", "deep", "digits"],
+)
+def test_hostile_texts_are_refused_in_bounded_time(text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_yaml(text, "s.yaml")
+
+
+def test_aliases_of_an_honest_size_are_taken():
+    loaded, _ = load_yaml("base: &base {a: 1, b: [1, 2]}\nother: {<<: *base, c: 3}\nlist: [*base, *base]")
+    assert loaded["other"] == {"a": 1, "b": [1, 2], "c": 3} and loaded["list"] == [loaded["base"]] * 2
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path):
+    (tmp_path / "s.yaml").write_bytes(b"a: caf\xe9")
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text \(byte 6\)"):
+        load_yaml_file(tmp_path / "s.yaml")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.dialects import Machin, same
 from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
-from operant.models.settings import ModelSettings
 from operant.settings import setting
-
-if TYPE_CHECKING:
-    from gymnasium import Space
 
 __all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
 
@@ -28,6 +25,33 @@ class A2CSettings(OnPolicySettings):
     learning_rate: float = setting(7e-4, "step size")
     normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
     optimizer: str = setting("rmsprop", "rmsprop or adam")
+
+
+_COMMON = OnPolicySettings.di_engine
+A2CSettings.di_engine = replace(
+    _COMMON,
+    table={
+        **_COMMON.table,
+        "policy.learn.normalize_advantage": "algorithm.normalize_advantage",
+        "policy.learn.grad_norm": "algorithm.max_gradient_norm",
+        "policy.learn.eps": "algorithm.optimizer_eps",
+    },
+    defaults={
+        "policy.learn.learning_rate": 0.001,
+        "policy.learn.entropy_weight": 0.01,
+        "policy.learn.eps": 1e-8,
+        "policy.collect.discount_factor": 0.9,
+        "policy.collect.gae_lambda": 0.95,
+    },
+    elsewhere=(
+        *_COMMON.elsewhere,
+        "policy.learn.batch_size",  # one gradient step takes the whole rollout, there as here
+        "policy.learn.betas",
+        "policy.other.replay_buffer",
+    ),
+    read=lambda theirs: {**_COMMON.read(theirs), "algorithm.optimizer": "adam"},
+)
+A2CSettings.machin = Machin((*OnPolicySettings.machin.rules, same("batch_size", "rollout")))
 
 
 def a2c_loss(
@@ -58,17 +82,8 @@ def a2c_slopes(value: Array, *, advantage: Array, target: Array, value_weight: f
 class A2C(OnPolicy):
     """One gradient step for each rollout."""
 
+    Settings = A2CSettings
     settings: A2CSettings
-
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: A2CSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings or A2CSettings(), model or ModelSettings(), seed)
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from operant.algorithms.contracts import ActOut, Array, DataSpec, Metrics
+from operant.algorithms.base import BaseAlgorithm
+from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
+from operant.algorithms.dqn_settings import DQNSettings
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.q_functions import QFunction
 from operant.errors import UsageError
 from operant.models.builders import QNetwork, build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
-from operant.models.observations import ObservationAdapter
 from operant.models.settings import ModelSettings
-from operant.models.spaces import action_spec
-from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -29,44 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DQN", "DQNSettings", "dqn_loss", "dqn_slope"]
 
 
-@dataclass(frozen=True)
-class DQNSettings:
-    """Settings of the DQN family."""
-
-    train_every: int = setting(4, "environment steps (of all environments together) between rounds of updates")
-    updates: int = setting(1, "gradient steps in each round; 0: as many as environment steps")
-    batch: int = setting(32, "transitions of one gradient step")
-    buffer: int = setting(1_000_000, "transitions that are kept")
-    learning_starts: int = setting(100, "environment steps before the first update")
-    gamma: float = setting(0.99, "discount")
-    n_step: int = setting(1, "rewards summed before bootstrapping")
-    learning_rate: float = setting(1e-4, "step size of Adam")
-    double: bool = setting(True, "choose the next action with the online network (van Hasselt et al. 2016)")
-    dueling: bool = setting(False, "split the network into value and advantage (Wang et al. 2016)")
-    target_every: int = setting(
-        10_000, "environment steps between copies into the target network; 0: no target network"
-    )
-    target_rate: float = setting(1.0, "share of the online weights in such a copy (1: a hard copy)")
-    prioritized: bool = setting(False, "sample by the size of the last error (Schaul et al. 2016)")
-    priority_alpha: float = setting(0.6, "how much priorities count: 0 not at all")
-    priority_beta: float = setting(0.4, "correction of the bias by importance weights at the start; 1 at the end")
-    exploration_start: float = setting(1.0, "share of random actions at the start")
-    exploration_end: float = setting(0.05, "share of random actions in the end")
-    exploration_fraction: float = setting(0.1, "part of the training over which that share falls")
-    exploration_steps: int = setting(0, "if above 0: the environment steps over which it falls, instead of that part")
-    exploration_decay: float = setting(0.0, "if above 0: it falls as exp(−steps/decay) instead of a line")
-    loss: str = setting("huber", "huber or squared")
-    max_gradient_norm: float = setting(10.0, "limit of the norm of the gradient")
-    optimizer: str = setting("adam", "adam or rmsprop")
-    optimizer_eps: float = setting(1e-8, "ε of the optimizer")
-
-    def __post_init__(self) -> None:
-        if self.loss not in ("huber", "squared"):
-            raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
-        if min(self.train_every, self.batch, self.buffer, self.n_step) < 1 or self.updates < 0:
-            raise UsageError("DQN needs train_every, batch, buffer and n_step from 1 up, updates from 0 up")
-        if not 0.0 < self.target_rate <= 1.0:
-            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+_NOTHING: dict[str, Any] = {}
 
 
 def dqn_loss(
@@ -110,13 +71,19 @@ def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss
     return slope, error
 
 
-class DQN:
+class DQN(BaseAlgorithm):
     """Learns action values from replayed transitions; acts ε-greedily.
 
     A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs`` [B] and either ``discount`` [B] (what the
     value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination) or ``terminated`` [B];
     maybe with ``weight`` [B] and ``next_mask`` [B, A].
     """
+
+    Settings = DQNSettings
+    settings: DQNSettings
+    model_roles = (("network", "the network"), ("network", "its target"))
+    takes_criterion = True
+    default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
 
     def __init__(
         self,
@@ -126,21 +93,14 @@ class DQN:
         model: ModelSettings | None = None,
         seed: int = 0,
     ) -> None:
-        self.settings = settings or DQNSettings()
-        model = model or ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
-        self.adapter = ObservationAdapter(observation_space, as_row=not model.has_own_modules)
-        self.actions = action_spec(action_space)
+        super().__init__(observation_space, action_space, settings, model, seed)
+        settings, model = self.settings, self.model
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
-        self.data = DataSpec(
-            "transition",
-            ("obs", "action", "reward", "next_obs", "terminated", "truncated"),
-            n_step=self.settings.n_step,
-        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = build_q_network(self.adapter, self.actions, model, self.settings.dueling)
-            other = build_q_network(self.adapter, self.actions, model, self.settings.dueling)
+            network = build_q_network(self.adapter, self.actions, model, settings.dueling)
+            other = build_q_network(self.adapter, self.actions, model, settings.dueling)
         if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
             other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
         self.network = network
@@ -151,13 +111,27 @@ class DQN:
         self.target_q = QFunction(other, self._target_flat, self.adapter, model.fused)
         self._learned = True  # whether the weights have changed since the last copy
         self._copy_to_target(1.0)
-        self.optimizer = make_optimizer(self.settings.optimizer, self.flat, self.settings.optimizer_eps)
-        self.progress = 0.0
+        self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.steps = 0
-        self.measure = True
         self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
         """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
         self._copied_at = 0
+
+    @staticmethod
+    def data_spec(settings: DQNSettings) -> DataSpec:
+        return DataSpec(
+            "step",
+            "replay",
+            ("obs", "action", "reward", "terminated", "truncated", "next_obs", "mask"),
+            gamma=settings.gamma,
+            capacity=settings.buffer,
+            batch=settings.batch,
+            every=settings.train_every,
+            updates=settings.updates,
+            starts=settings.learning_starts,
+            n_step=settings.n_step,
+            alpha=settings.priority_alpha if settings.prioritized else None,
+        )
 
     @property
     def path(self) -> str:
@@ -183,35 +157,26 @@ class DQN:
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
 
     def set_progress(self, steps: int, total_steps: int) -> None:
+        super().set_progress(steps, total_steps)
         self.steps = steps
-        self.progress = min(1.0, steps / max(1, total_steps))
         every = self.settings.target_every
         if every and steps - self._copied_at >= every:
             self._copied_at = steps - steps % every
             self._copy_to_target(self.settings.target_rate)
 
     # -- acting ------------------------------------------------------------------------------------------------------
-    def act(
-        self,
-        obs: Any,
-        state: Any = None,
-        *,
-        mask: Array | None = None,
-        explore: bool,
-        rng: np.random.Generator,
-        epsilon: float | None = None,
-    ) -> ActOut:
-        """The best action by Q, or when exploring a random one with probability ε."""
-        action = self.draw(self.adapter.adapt(obs), rng if explore else None, mask, epsilon)
-        return ActOut(action, None, {"action": action})
+    def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
+        """The best action by Q, or with a generator a random one with probability ε."""
 
-    def draw(
-        self, obs: Any, rng: np.random.Generator | None, mask: Array | None = None, epsilon: float | None = None
+        def act(obs: Any, mask: Array | None, _state: Any) -> tuple[Array, Array, dict[str, Any]]:
+            action = self._greedy(obs, mask) if rng is None else self._explore(obs, rng, rows, mask, epsilon)
+            return action, action, _NOTHING
+
+        return act
+
+    def _explore(
+        self, obs: Any, rng: np.random.Generator, rows: int, mask: Array | None, epsilon: float | None
     ) -> Array:
-        """Actions for adapted observations; random ones only with a generator."""
-        rows = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
-        if rng is None:
-            return self._greedy(obs, mask)
         share = self.epsilon if epsilon is None else epsilon
         random = rng.random(rows) < share
         by_chance = np.count_nonzero(random)
@@ -299,11 +264,8 @@ class DQN:
             its.copy_(mine)
 
     # -- saving ------------------------------------------------------------------------------------------------------
-    def weights(self) -> dict[str, Array]:
-        return {name: value.numpy().copy() for name, value in self.network.state_dict().items()}
-
     def load_weights(self, weights: dict[str, Array]) -> None:
-        self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+        super().load_weights(weights)
         self._learned = True
 
     def state_dict(self) -> dict[str, Any]:

@@ -16,6 +16,10 @@ import numpy as np
 
 Array = np.ndarray
 _LEAST_CURVES = 4
+# Mean squared errors on the scale 0..1. Values that jump between two levels leave 1/4 unexplained, plain noise 1/12.
+_FOLLOWS = 0.125
+_NOISE = 1e-6
+_FAR_BETTER = 5.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def extrapolate(scores: Sequence[float], target: int) -> float | None:
 
 
 def _fit_all(y: Array, target: int) -> tuple[Array, Array]:
+    """What the families that follow the values expect at the target, and the weight of each."""
     optimize = _scipy_optimize()
     x = np.arange(1, len(y) + 1, dtype=float)
     predictions, evidence = [], []
@@ -83,18 +88,25 @@ def _fit_all(y: Array, target: int) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             residual = float(np.mean((family.formula(x, *fitted) - y) ** 2))
             prediction = float(family.formula(np.array([float(target)]), *fitted)[0])
-        if math.isfinite(residual) and math.isfinite(prediction):
+        if residual <= _FOLLOWS and math.isfinite(prediction):
             predictions.append(prediction)
-            # Bayesian information criterion; the floor keeps one perfect fit from being all that counts.
-            evidence.append(-0.5 * (len(y) * math.log(residual + 1e-4) + len(fitted) * math.log(len(y))))
+            evidence.append(_evidence(residual, len(y), len(fitted)))
     if not predictions:
         return np.array([]), np.array([])
     values, logs = np.array(predictions), np.array(evidence)
-    # A family that ran away from all others follows the noise, not the curve.
+    # A family that ran away from all others follows the noise, not the curve — unless it fits far better than they do.
     middle = np.median(values)
-    kept = np.abs(values - middle) <= 3 * max(float(np.median(np.abs(values - middle))), 0.1)
+    near = np.abs(values - middle) <= 3 * max(float(np.median(np.abs(values - middle))), 0.1)
+    far_better = logs >= logs[near].max(initial=-math.inf) + _FAR_BETTER
+    kept = near | far_better
     values, logs = values[kept], logs[kept]
     return values, np.exp(logs - logs.max())
+
+
+def _evidence(residual: float, points: int, parameters: int) -> float:
+    """Minus half of Akaike's criterion, corrected for few points: four parameters go through six points by chance."""
+    correction = 2 * parameters * (parameters + 1) / max(points - parameters - 1, 0.5)
+    return -0.5 * (points * math.log(residual + _NOISE) + 2 * parameters + correction)
 
 
 def _fit(optimize: Any, family: Family, x: Array, y: Array) -> Array | None:

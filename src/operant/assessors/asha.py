@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report, whole_number
+from operant._util.checks import whole_number
+from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report
 from operant.assessors.builder import ASSESSORS
 from operant.errors import ConfigError, unknown
 

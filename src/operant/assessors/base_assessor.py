@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from operant._util.checks import whole_number
 from operant.errors import ConfigError, unknown
 
 _MODES = ("maximize", "minimize")
@@ -50,9 +51,3 @@ class BaseAssessor:
         sign = 1.0 if self.optimize_mode == "maximize" else -1.0
         scores = [sign * float(report["value"]) for report in history]
         return [-math.inf if math.isnan(score) else score for score in scores]
-
-
-def whole_number(value: Any, key: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"`{key}` must be a whole number from {least} on, not {value!r}", (key,))
-    return value

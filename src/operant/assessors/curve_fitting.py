@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from operant._util.checks import whole_number
 from operant.assessors._curves import extrapolate
-from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report, whole_number
+from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report
 from operant.assessors.builder import ASSESSORS
 from operant.errors import ConfigError
 

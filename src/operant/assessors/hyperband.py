@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from operant._util.checks import whole_number
 from operant.assessors.asha import AshaAssessor
-from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report, whole_number
+from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report
 from operant.assessors.builder import ASSESSORS
 from operant.errors import ConfigError
 

@@ -126,6 +126,8 @@ def run_learner(
         learner = make(writer, folder, spoken)
         try:
             if parts.visualize:
+                if learner.network is None:
+                    raise UsageError("frame_config.visualize is true, but the algorithm has no network to draw")
                 write_graph(learner.network, Path(parts.visualize_dir or folder / "log" / "graphs"), writer)
             return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken)
         finally:
@@ -169,7 +171,7 @@ def _fit(
         trainer = Trainer(
             accelerator="cpu",
             devices=1,
-            plugins=[LightningEnvironment(), AtomicCheckpointIO()],  # a job of a cluster is one process, too
+            plugins=[_one_process(), AtomicCheckpointIO()],
             logger=OperantLogger(writer=writer),
             callbacks=[best, last, stopper, *(callbacks or [])],
             max_epochs=plan.epochs,
@@ -278,6 +280,15 @@ def _say_device(plan: Plan, writer: SummaryWriter, spoken: Spoken) -> None:
     spoken.said(sentence)
 
 
+def _one_process() -> LightningEnvironment:
+    """A task of Slurm's is one training as anywhere else: Lightning is told so, it does not read the variables."""
+    environment = LightningEnvironment()
+    environment.set_global_rank(
+        0
+    )  # Lightning took SLURM_PROCID for the rank when it was imported; others record nothing
+    return environment
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Lightning's advertisements and the warnings that concern only its own code out of the user's sight."""
@@ -288,6 +299,7 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch 2.13
             warnings.filterwarnings("ignore", r"Checkpoint directory .* exists and is not empty", UserWarning)
+            warnings.filterwarnings("ignore", r"The `srun` command is available", UserWarning)  # it looks all the same
             yield
     finally:
         lightning.setLevel(before)

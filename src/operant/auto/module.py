@@ -62,7 +62,9 @@ class TaskModule(LightningModule):
         return None
 
     def configure_optimizers(self) -> Any:
-        return PassCounter(self.network.parameters())
+        # An algorithm without a network has its weights elsewhere; an optimizer wants a parameter all the same.
+        parameters = [torch.zeros(1)] if self.network is None else self.network.parameters()
+        return PassCounter(parameters)
 
     def train_dataloader(self) -> Any:
         return Passes()
@@ -78,7 +80,7 @@ class TaskModule(LightningModule):
 
     def on_train_epoch_end(self) -> None:
         learner = self.learner
-        reward, best = learner.judge()
+        reward, best = learner.end_epoch()
         self.rewards.append(reward)
         # Recorded by environment steps, like all else; Lightning gets it for its callbacks and its bar.
         self.writer.add_scalar("total_reward", reward, learner.env_step)

@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-__all__ = ["ago", "clean", "duration", "folded", "iso", "print_table", "sparkline", "terminal_columns"]
+from operant._util.units import printable
+
+__all__ = ["folded", "iso", "print_table", "sparkline", "terminal_columns"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = {"RUNNING": "36", "FINISHED": "32", "ERROR": "31", "KILLED": "33", "SILENT": "35", "STOPPED": "34"}
@@ -88,26 +89,8 @@ def _fitted(columns: list[Sequence[str]], room: int, whole: str | None, fold: bo
     ]
 
 
-def clean(text: str) -> str:
-    """Without control characters: a run's name must not be able to steer the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else "�" for char in text)
-
-
 def iso(wall: float | None) -> str | None:
     return None if wall is None else datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds")
-
-
-def ago(wall: float | None) -> str:
-    return "" if wall is None else f"{duration(max(0.0, time.time() - wall))} ago"
-
-
-def duration(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}" if seconds >= 10 * size else f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -121,7 +104,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def _cleaned(column: Sequence[str]) -> Sequence[str]:
-    return column if "".join(column).isprintable() else [clean(cell) for cell in column]
+    return column if "".join(column).isprintable() else [printable(cell) for cell in column]
 
 
 def _cut(cell: str, width: int) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from operant.cli._terminal import duration, sparkline
+from operant._util.units import duration
+from operant.cli._terminal import sparkline
 
 if TYPE_CHECKING:
     from operant.training.config import TrainConfig

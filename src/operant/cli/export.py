@@ -95,8 +95,11 @@ def _run_run(args: argparse.Namespace) -> int:
 
     if args.to is None:
         raise UsageError(f"--to says as what: {', '.join(FORMATS)}")
-    done = export_run(Run.open(args.id, args.root), args.to, args.out)
+    run = Run.open(args.id, args.root)
+    done = export_run(run, args.to, args.out)
     print(f"Wrote {done}")
+    for what in FORMATS[args.to].left_out(run):
+        print(f"Left out: {what}")
     if FORMATS[args.to].hint:
         print(FORMATS[args.to].hint.format(target=done))
     return 0

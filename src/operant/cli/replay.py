@@ -11,7 +11,8 @@ import argparse
 import json
 from typing import Any
 
-from operant.cli._terminal import clean, duration, print_table
+from operant._util.units import duration, printable
+from operant.cli._terminal import print_table
 from operant.errors import UsageError
 
 _USUAL = ("asha", "hyperband", "median")
@@ -90,7 +91,7 @@ def _option(text: str) -> tuple[str, Any]:
 def _print(recording: Any, results: list[Any]) -> None:
     first = results[0]
     print(
-        f"{recording.name}: {first.jobs} jobs with {first.steps:,} reports of {clean(recording.rule.attribute)}, "
+        f"{recording.name}: {first.jobs} jobs with {first.steps:,} reports of {printable(recording.rule.attribute)}, "
         f"{duration(first.seconds)} of job time"
     )
     if first.best is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from operant.schedulers.engine.state import controller_is_alive
     from operant.schedulers.views.overview import describe, find_search
     from operant.sites.code import remove_tree
+    from operant.tracking.reading.compares import leave_compares
 
     root = find_root()
     folder = find_search(root, args.task)
@@ -40,10 +40,6 @@ def run(args: argparse.Namespace) -> int:
     doomed = folder.with_name(f".removed-{secrets.token_hex(6)}")
     folder.rename(doomed)
     remove_tree(doomed)
-    for path in (root / "compares").glob("*.json"):
-        group = json.loads(path.read_text(encoding="utf-8"))
-        if args.task in group["searches"]:
-            group["searches"].remove(args.task)
-            path.write_text(json.dumps(group), encoding="utf-8")
+    leave_compares(root, args.task)
     print(f"Removed {args.task}; its summary is in {args.out}")
     return 0

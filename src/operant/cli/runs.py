@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from operant.cli._terminal import ago, clean, duration, iso, print_table, sparkline
+from operant._util.units import ago, duration, printable
+from operant.cli._terminal import iso, print_table, sparkline
 
 if TYPE_CHECKING:
     from operant.tracking.reading.index import RunRow
@@ -114,13 +115,13 @@ def _show(args: argparse.Namespace) -> int:
     }
     for name, value in facts.items():
         if value:
-            print(f"{name:<9} {clean(value)}")
+            print(f"{name:<9} {printable(value)}")
     for sentence in run.damage:
-        print(f"{'damage':<9} {clean(sentence)}")
+        print(f"{'damage':<9} {printable(sentence)}")
     if run.params:
         print("\nsettings")
         for name, value in run.params.items():
-            print(f"  {clean(name)} = {clean(json.dumps(value))}")
+            print(f"  {printable(name)} = {printable(json.dumps(value))}")
     print(f"\nscalars ({len(scalars)})")
     shown = scalars if args.scalar else dict(list(scalars.items())[:20])
     cells = []

@@ -8,7 +8,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from operant.cli._terminal import clean, duration, print_table
+from operant._util.units import duration, printable
+from operant.cli._terminal import print_table
 from operant.errors import UsageError
 from operant.tracking.places import find_root
 
@@ -85,9 +86,9 @@ def _print_search(found: dict[str, Any]) -> None:
     print(f"{found['task']}: {found['status']}, {len(found['jobs'])} jobs ({_counts(found)})")
     if found["best"] is not None:
         settings = ", ".join(f"{key}={value}" for key, value in found["best"]["arg_dict"].items())
-        print(clean(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
+        print(printable(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
     if found["compare"]:
-        print(clean(f"group {found['compare'].get('name')!r}, id {found['compare'].get('id')}"))
+        print(printable(f"group {found['compare'].get('name')!r}, id {found['compare'].get('id')}"))
     print(f"page {found['url']} (`operant ui` serves it)")
     for check in found["final_check"] or ():
         print(

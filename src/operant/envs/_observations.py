@@ -1,4 +1,4 @@
-"""Observations of single environments, gathered into trees of arrays [N, ...]."""
+"""Observations of single environments, checked and gathered into trees of arrays [N, ...]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium import spaces
 from operant.envs.vector import Tree
 from operant.errors import UsageError
 
-__all__ = ["copy_tree", "empty", "gather", "set_row"]
+__all__ = ["check", "copy_tree", "empty", "gather", "set_row"]
 
 
 def empty(space: spaces.Space[Any], num_envs: int) -> Tree:
@@ -26,6 +26,29 @@ def empty(space: spaces.Space[Any], num_envs: int) -> Tree:
             "wrap the environment to give a Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them"
         )
     return np.zeros((num_envs, *space.shape), space.dtype)
+
+
+def check(space: spaces.Space[Any], obs: Any, name: str) -> None:
+    """Refuse an observation that is not of its space; ``name`` says whose it is. Other floats or integers pass."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts: dict[Any, Any] = space.spaces if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
+        wanted = dict if isinstance(space, spaces.Dict) else tuple
+        if not isinstance(obs, wanted) or (set(obs) if wanted is dict else set(range(len(obs)))) < set(parts):
+            keys = f" with the keys {sorted(obs)}" if isinstance(obs, dict) else ""
+            raise UsageError(
+                f"{name} is a {type(obs).__name__}{keys}, but observation_space is a {wanted.__name__} of {list(parts)}"
+            )
+        for key, part in parts.items():
+            check(part, obs[key], f"{name}[{key!r}]")
+        return
+    try:
+        array = np.asarray(obs)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0, object)
+    kind = np.dtype(space.dtype or object).kind
+    cut = kind in "iub" and array.dtype.kind not in "iub"  # a picture in 0…1 would be black as bytes
+    if array.shape != space.shape or array.dtype.kind not in "iubf" or cut:
+        raise UsageError(f"{name} has shape {array.shape} and dtype {array.dtype}, but observation_space is {space}")
 
 
 def set_row(tree: Tree, index: int, obs: Any) -> None:
@@ -43,7 +66,14 @@ def set_row(tree: Tree, index: int, obs: Any) -> None:
 def gather(space: spaces.Space[Any], observations: Sequence[Any]) -> Tree:
     """Observations of all environments as one tree of new arrays."""
     if isinstance(space, spaces.Box):  # by far the most frequent
-        return np.array(observations, space.dtype)
+        try:
+            rows = np.array(observations, space.dtype)
+        except ValueError:
+            rows = np.empty(0)
+        if rows.shape[1:] != space.shape:
+            for index, obs in enumerate(observations):
+                check(space, obs, f"the observation of environment {index}")
+        return rows
     tree = empty(space, len(observations))
     for index, obs in enumerate(observations):
         set_row(tree, index, obs)

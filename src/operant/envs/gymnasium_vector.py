@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
+from operant.envs._masks import MASK, MASK_ATTRIBUTES, final_mask, mask_in_obs, mask_size
 from operant.envs._observations import copy_tree, set_row
 from operant.envs.in_process import InProcessVectorEnv
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
@@ -50,14 +51,54 @@ class GymnasiumVectorAdapter(VectorEnv):
         self._seed = seed
         self._begun = False
         self._statistics = EpisodeStatistics(self.num_envs)
+        self._mask: Array | None = None
+        self._mask_attribute: str | None = None
 
     def reset(self, seed: int | None = None) -> Tree:
         if seed is None and not self._begun:
             seed = self._seed
-        self._begun = True
         self._statistics.clear()
-        obs, _ = self.env.reset(seed=seed)
+        obs, infos = self.env.reset(seed=seed)
+        if not self._begun and mask_size(self.single_action_space):
+            self._mask_attribute = self._find_mask_attribute()
+        self._begun = True
+        self._mask = self._read_mask(obs, infos)
         return copy_tree(obs)
+
+    @property
+    def action_mask(self) -> Array | None:
+        return None if self._mask is None else self._mask.copy()
+
+    def _read_mask(self, obs: Tree, infos: dict[str, Any]) -> Array | None:
+        """From the observation, the infos, or the members' or the whole's ``action_masks()`` or ``action_mask``."""
+        found = mask_in_obs(obs)
+        size = mask_size(self.single_action_space)
+        if found is not None or not size:
+            return found
+        given: Any = infos.get(MASK)
+        if given is None and self._mask_attribute is not None:
+            given = self._call(self._mask_attribute)
+        if given is None or all(row is None for row in given):
+            return None
+        nothing = np.zeros(size, np.bool_)
+        mask = np.array([nothing if row is None else np.asarray(row, np.bool_).reshape(-1) for row in given])
+        if mask.shape != (self.num_envs, size):
+            raise UsageError(f"{self.name}: masks have the shape {mask.shape}, not {(self.num_envs, size)}")
+        return mask
+
+    def _find_mask_attribute(self) -> str | None:
+        members = isinstance(self.env.unwrapped, AsyncVectorEnv)
+        for name in MASK_ATTRIBUTES:
+            if all(self._call("has_wrapper_attr", name)) if members else hasattr(self.env, name):
+                return name
+        return None
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """What an attribute or method gives: of each member in its process, or of the whole."""
+        if isinstance(self.env.unwrapped, AsyncVectorEnv):
+            return self.env.unwrapped.call(name, *arguments)
+        value = getattr(self.env, name)
+        return value(*arguments) if callable(value) else value
 
     def step(self, actions: Any) -> Step:
         if not self._begun:
@@ -68,6 +109,7 @@ class GymnasiumVectorAdapter(VectorEnv):
         terminated, truncated = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
         self._statistics.add(reward)
         info: dict[str, Any] = {"vector": infos} if infos else {}
+        self._mask = self._read_mask(obs, infos)
         done = terminated | truncated
         if not done.any():
             return Step(obs, reward, terminated, truncated, None, info)
@@ -75,9 +117,22 @@ class GymnasiumVectorAdapter(VectorEnv):
         info["episodes"] = self._statistics.end(where)
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             final_obs = self._final_obs(obs, where, infos)
+            last = self._final_mask(final_obs, where, infos)
         else:
-            final_obs, obs = obs, self._reset_where(obs, done)
-        return Step(obs, reward, terminated, truncated, final_obs, info)
+            final_obs, last = obs, self._mask
+            obs = self._reset_where(obs, done)
+        last = None if last is None else final_mask(last, terminated)
+        return Step(obs, reward, terminated, truncated, final_obs, info, last)
+
+    def _final_mask(self, final_obs: Tree, where: Array, infos: dict[str, Any]) -> Array | None:
+        """Masks of the last observations; an attribute tells those of the next episode already, so it allows all."""
+        if self._mask is None or (isinstance(final_obs, dict) and MASK in final_obs):
+            return mask_in_obs(final_obs)
+        last = self._mask.copy()
+        given = infos.get("final_info", {}).get(MASK)
+        for i in where.tolist():
+            last[i] = True if given is None or given[i] is None else np.asarray(given[i], np.bool_).reshape(-1)
+        return last
 
     def _final_obs(self, obs: Tree, where: Array, infos: dict[str, Any]) -> Tree:
         if "final_obs" not in infos:
@@ -93,8 +148,12 @@ class GymnasiumVectorAdapter(VectorEnv):
         return final
 
     def _reset_where(self, obs: Tree, done: Array) -> Tree:
-        begun, _ = self.env.reset(options={"reset_mask": done.copy()})
+        begun, infos = self.env.reset(options={"reset_mask": done.copy()})
         begun = copy_tree(begun)
+        if self._mask is not None:
+            fresh = self._read_mask(begun, infos)
+            # Infos tell of the environments that were reset only.
+            self._mask = fresh if fresh is None else np.where(done[:, None], fresh, self._mask)
         if not _rows_equal(begun, obs, ~done):
             raise UsageError(
                 f"{self.name} ({self.autoreset_mode.value}) ignored 'reset_mask' and began every episode anew; "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
@@ -19,7 +21,7 @@ from operant.envs.vector import VectorEnv
 from operant.errors import UsageError, nearest
 from operant.importing import modules_from_here
 
-__all__ = ["make_env"]
+__all__ = ["make_env", "why_not_found_again"]
 
 ENTRY_POINTS = "operant.envs"
 
@@ -73,7 +75,7 @@ def make_env(
     if isinstance(first, VectorEnv | GymnasiumVectorEnv):
         return _as_ours(first, num_envs, seed, wrappers)
     if not isinstance(first, gymnasium.Env):
-        raise UsageError(f"{name} made a {type(first).__name__}, which is no Gymnasium environment")
+        raise UsageError(f"{name} made a {type(first).__name__}, which is no Gymnasium environment{_why_not(first)}")
     envs = [first, *(_call(make_one, name, kwargs) for _ in range(num_envs - 1))]
     for wrapper in wrappers:
         wrap = _import(wrapper) if isinstance(wrapper, str) else wrapper
@@ -109,6 +111,8 @@ def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
         return plugins[target].load(), target
     if ":" in target:
         return _import(target), target
+    if "." in target and _is_module(target.rpartition(".")[0]):
+        return _import(":".join(target.rpartition(".")[::2])), target
     known = [*gymnasium.registry, *plugins]
     raise UsageError(
         f"there is no environment {target!r}{nearest(target, known)}; "
@@ -132,12 +136,48 @@ def _import(name: str) -> Callable[..., Any]:
         raise UsageError(f"{name!r} names the module {module_name!r}, which cannot be found") from None
     if attribute in gymnasium.registry:  # Gymnasium's own form: 'module:Id-v0', where importing registers the id
         return _registered(attribute)
-    found = getattr(module, attribute, None)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
     if not callable(found):
+        if module_name == "__main__":
+            raise UsageError(
+                f"the environment {attribute!r} was defined in a script that is not the one running now; "
+                "go on from that script, or put it into a module and name it as env.id=module:" + attribute
+            )
         raise UsageError(
             f"the module {module_name!r} has nothing to call {attribute!r}{nearest(attribute, dir(module))}"
         )
     return found  # type: ignore[no-any-return]
+
+
+def _is_module(name: str) -> bool:
+    try:
+        with modules_from_here():
+            return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # a parent is missing; `__main__` of an interactive session
+        return name in sys.modules
+
+
+def _why_not(made: Any) -> str:
+    if not (hasattr(made, "reset") and hasattr(made, "step")):
+        return ""
+    return ": derive it from gymnasium.Env (the package shimmy brings over environments of the old Gym)"
+
+
+def why_not_found_again(target: Target) -> str:
+    """Why a later process could not make this environment from its name; empty where it could."""
+    if isinstance(target, str):
+        return ""
+    name = f"{getattr(target, '__module__', '')}:{getattr(target, '__qualname__', '')}"
+    try:
+        if _import(name) is target:
+            return ""
+    except Exception:  # whatever goes wrong, it is not found by this name
+        pass
+    kind = "a function inside another" if "<locals>" in name else f"a {type(target).__name__}"
+    kind = "a lambda" if "<lambda>" in name else kind
+    return f"env.id is {kind}, which has no name to be found by again; give it as 'package.module:callable'"
 
 
 def _call(make: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any:

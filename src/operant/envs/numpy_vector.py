@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from operant.envs._masks import final_mask
 from operant.envs.rng import pack_pcg64, seeded, unpack_pcg64
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import UsageError
@@ -103,8 +104,10 @@ class NumpyVectorEnv(VectorEnv):
         if not where.size:
             return Step(obs, reward, terminated, truncated, None, {})
         info = {"episodes": self._statistics.end(where)}
+        mask = self.action_mask
+        mask = None if mask is None else final_mask(mask, terminated)
         self.begin(where, self.take_drawn(where))
-        return Step(self.observe(), reward, terminated, truncated, obs, info)
+        return Step(self.observe(), reward, terminated, truncated, obs, info, mask)
 
     def render_frame(self, index: int = 0) -> Array:
         if not self._generators:

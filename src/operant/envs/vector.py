@@ -33,6 +33,7 @@ class Step(NamedTuple):
     truncated: Array  # [N] bool: somebody stopped looking; the value of what follows is that of `final_obs`
     final_obs: Tree | None  # None when nothing finished; rows of environments that go on equal those of `obs`
     info: dict[str, Any]  # "episodes": Episodes, when some finished; "each": the environments' own dicts, if any
+    final_mask: Array | None = None  # [N, A] bool beside `final_obs`: what was allowed there, where actions are masked
 
     @property
     def done(self) -> Array:
@@ -109,6 +110,11 @@ class VectorEnv(ABC):
     def action_mask(self) -> Array | None:
         """[N, A] bool: what may be done now, or None where everything always may."""
         return None
+
+    @property
+    def advice(self) -> str:
+        """What could be set better for these environments, as seen so far; empty where nothing could."""
+        return ""
 
     @abstractmethod
     def reset(self, seed: int | None = None) -> Tree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -17,18 +17,20 @@ from operant.framework._middleware import (
     set_middleware_name,
 )
 from operant.framework.context import Context
+from operant.framework.errors import Interrupted
 
 Outcome = Generator[Any, Any, Any] | None
 
 
-class Skipped(Exception):
-    """A middleware did not run because one that it comes after failed."""
-
-
 class AsyncForward:
-    """Starts middleware on a pool, each when those it comes after are done, and joins them in one place."""
+    """Starts middleware on a pool, each when those it comes after are done, and joins them in one place.
 
-    def __init__(self, n_workers: int) -> None:
+    `interrupt` is called with True when one fails, so that others which wait for something end too, and with False
+    when all are done.
+    """
+
+    def __init__(self, n_workers: int, interrupt: Callable[[bool], None]) -> None:
+        self._interrupt = interrupt
         self._pool = ThreadPoolExecutor(n_workers, thread_name_prefix="operant-async")
         self._started: list[tuple[str, Future[Outcome]]] = []
 
@@ -43,6 +45,7 @@ class AsyncForward:
                 future.set_result(run_forward(name, fn, ctx))
             except BaseException as error:
                 future.set_exception(error)
+                self._interrupt(True)
 
         # A waiting middleware holds no thread of the pool: the last one that it waits for starts it.
         def one_is_done(done: Future[Outcome]) -> None:
@@ -53,7 +56,7 @@ class AsyncForward:
             if not ready:
                 return
             if any(other.exception() is not None for other in after):
-                future.set_exception(Skipped(name))
+                future.set_exception(Interrupted(f"{name} was not run: one that it comes after failed"))
             else:
                 self._pool.submit(run)
 
@@ -75,9 +78,10 @@ class AsyncForward:
                 generator = future.result()
                 if generator is not None:
                     suspended.append((name, generator))
-            elif not isinstance(error, Skipped):
+            elif not isinstance(error, Interrupted):
                 errors.append(error)
         if errors:
+            self._interrupt(False)
             close_all(suspended)
             first, *others = errors
             for other in others:
@@ -92,10 +96,10 @@ class AsyncForward:
 class ParallelMiddleware:
     """One middleware that runs several at the same time and is done when all are."""
 
-    def __init__(self, fns: Iterable[Middleware]) -> None:
+    def __init__(self, fns: Iterable[Middleware], interrupt: Callable[[bool], None]) -> None:
         self._named = [(middleware_name(fn), fn) for fn in fns]
         # Threads of its own: on a shared pool it could wait for children that wait for its thread.
-        self._forward = AsyncForward(max(1, len(self._named)))
+        self._forward = AsyncForward(max(1, len(self._named)), interrupt)
         set_middleware_name(self, "parallel(" + ", ".join(name for name, _ in self._named) + ")")
 
     def __call__(self, ctx: Context) -> Outcome:

@@ -19,6 +19,10 @@ class QueueClosed(FrameworkError):
     """The worker that hosts a queue has left, so the queue can neither give nor take any more."""
 
 
+class Interrupted(FrameworkError):
+    """A wait was ended because another middleware of the same pass failed; that failure is what surfaces."""
+
+
 class AuthenticationError(FrameworkError):
     """A peer could not prove that it knows the shared secret, or did not speak the protocol at all."""
 

@@ -72,7 +72,7 @@ class Task:
 
         self._stages = Stages()
         self._suspended: list[Suspended] = []
-        self._async = AsyncForward(n_async_workers) if async_mode else None
+        self._async = AsyncForward(n_async_workers, self.router.interrupt) if async_mode else None
         self._composites: list[ParallelMiddleware] = []
         self._events = EventBook()
         self._late_errors: list[BaseException] = []
@@ -123,7 +123,7 @@ class Task:
 
     def parallel(self, *fns: Middleware) -> Middleware:
         """One middleware that runs these at the same time and ends when all have."""
-        composite = ParallelMiddleware(fns)
+        composite = ParallelMiddleware(fns, self.router.interrupt)
         self._composites.append(composite)
         return composite
 
@@ -187,37 +187,40 @@ class Task:
         self._pass(ctx)
         return ctx
 
-    def forward(self, fn: Middleware, ctx: Context | None = None) -> None:
+    def forward(self, fn: Middleware, ctx: Context | None = None) -> Task:
         """Run one middleware up to its `yield`; in `async_mode` start it and let `sync` wait for it."""
         ctx = self.ctx if ctx is None else ctx
         name = middleware_name(fn)
         if self._async is not None:
             self._async.start(name, self._stages.wrap(fn, name), ctx)
-            return
+            return self
         generator = run_forward(name, self._stages.wrap(fn, name), ctx)
         if generator is not None:
             self._suspended.append((name, generator))
+        return self
 
-    def backward(self) -> None:
+    def backward(self) -> Task:
         """Run what comes after the `yield` of the middleware that were run forward, the latest first."""
         self.sync()
         run_backward(self._suspended, self.ctx)
+        return self
 
-    def sync(self) -> None:
+    def sync(self) -> Task:
         """Wait for the middleware under way; what failed since the last sync is raised here."""
         if self._async is not None:
             self._suspended += self._async.join()
         if self._late_errors:
             raise self._late_errors.pop(0)
+        return self
 
-    def renew(self) -> Context:
+    def renew(self) -> Task:
         """Begin a new ctx, with only what is kept."""
         ctx = self.ctx = self.ctx.renew()
         # A finish from another thread may have gone to the old ctx while it was being renewed. Whoever
         # raises it sets the flag first and the ctx second, so one of the two is always seen.
         if self._finish_raised:
             dict.__setitem__(ctx, "finish", True)
-        return ctx
+        return self
 
     def stop(self) -> None:
         """End: wait for what is under way, release threads and the router."""
@@ -374,9 +377,10 @@ class Task:
     def _begin_pass(self) -> Context:
         if self._closed:
             raise FrameworkError("this task was stopped; make a new one")
-        ctx = self.renew() if self._passed else self.ctx
+        if self._passed:
+            self.renew()
         self._passed = True
-        return ctx
+        return self.ctx
 
     def _pass(self, ctx: Context) -> None:
         router = self.router

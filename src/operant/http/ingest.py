@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import IO, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -24,6 +26,7 @@ __all__ = ["ingest_routes"]
 
 log = logging.getLogger("operant.web")
 
+_IN_MEMORY = 1 << 20
 MAX_SEGMENT_BODY = MAX_PAYLOAD + (8 << 20)
 MAX_MESSAGE_BODY = MAX_BYTES
 MAX_BLOB = 4 << 30
@@ -32,34 +35,45 @@ Handler = Callable[[Request], Awaitable[JSONResponse]]
 
 
 def ingest_routes(receiver: Receiver) -> list[Route]:
+    whole = asyncio.Semaphore(2)
+
     async def state(request: Request) -> JSONResponse:
         return JSONResponse(await run_in_threadpool(_state, receiver, _asked(request, "run")))
 
     async def segment(request: Request) -> JSONResponse:
         offset = _asked(request, "offset")
-        if not offset.isascii() or not offset.isdigit():
-            raise UsageError(f"offset must be a number, got {offset!r}")
-        data = await _body(request, MAX_SEGMENT_BODY)
-        length = await run_in_threadpool(
-            receiver.append, _asked(request, "run"), _asked(request, "name"), int(offset), data
-        )
+        if not offset.isascii() or not offset.isdigit() or len(offset) > 18:
+            raise UsageError(f"offset must be a number of bytes, got {offset[:40]!r}")
+        run, name = _asked(request, "run"), _asked(request, "name")
+
+        def store(body: IO[bytes]) -> int:
+            body.seek(0)
+            return receiver.append(run, name, int(offset), body.read())
+
+        # Half-sent segments wait on disk; only whole ones are taken into memory, a few at a time.
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(receiver.root)) as body:
+            async for piece in _pieces(request, MAX_SEGMENT_BODY):
+                await run_in_threadpool(body.write, piece)
+            async with whole:
+                length = await run_in_threadpool(store, body)
         return JSONResponse({"length": length})
 
     async def blob(request: Request) -> JSONResponse:
-        upload = receiver.blob(check_run_id(_asked(request, "run")), _asked(request, "name"))
+        name = _asked(request, "name")
+        upload = receiver.blob(check_run_id(_asked(request, "run")), name)
         try:
             async for piece in request.stream():
                 if upload.size + len(piece) > MAX_BLOB:
                     raise UsageError(f"a file of a run is at most {MAX_BLOB >> 30} GiB")
                 await run_in_threadpool(upload.add, piece)
-            await run_in_threadpool(upload.finish)
+            await run_in_threadpool(upload.keep_as, name)
         finally:
             upload.close()
         return JSONResponse({"size": upload.size})
 
     async def message(request: Request) -> JSONResponse:
         folder = run_dir(receiver.root, _asked(request, "run"))
-        data = await _body(request, MAX_MESSAGE_BODY)
+        data = b"".join([piece async for piece in _pieces(request, MAX_MESSAGE_BODY)])
         await run_in_threadpool(store_message, folder, _asked(request, "name"), data)
         return JSONResponse({"stored": True})
 
@@ -104,11 +118,10 @@ def _asked(request: Request, name: str) -> str:
     return value
 
 
-async def _body(request: Request, most: int) -> bytes:
-    pieces, size = [], 0
+async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
+    size = 0
     async for piece in request.stream():
         size += len(piece)
         if size > most:
             raise UsageError(f"a request of this kind holds at most {most} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield piece

@@ -11,7 +11,7 @@ from typing import Any
 from operant.errors import MissingExtraError, UsageError
 from operant.tracking.remote.receive import Receiver
 
-__all__ = ["application", "listen", "serve"]
+__all__ = ["application", "listen", "run_server", "serve"]
 
 
 def application(root: Path, token: str, host_names: set[str]) -> Any:
@@ -47,9 +47,34 @@ def listen(host: str, port: int) -> tuple[socket.socket, str]:
 def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
     """Serve until interrupted; ``ready`` is called with the address once connections are taken."""
     app = application(root, token, {host, socket.gethostname()})
+    listener, address = listen(host, port)
+    with listener:
+        ready(address)
+        run_server(app, listener, patience=3)
+
+
+def run_server(
+    app: Any, listener: socket.socket, *, patience: int, before_end: Callable[[], None] = lambda: None
+) -> None:
+    """Serve an application on a socket until interrupted; requests under way have ``patience`` seconds to end."""
     import uvicorn
 
-    listener, address = listen(host, port)
-    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=3)
-    ready(address)
-    uvicorn.Server(config).run(sockets=[listener])
+    from operant.http.limits import BACKLOG, Limits, limited_protocol
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            before_end()
+            super().handle_exit(sig, frame)
+
+    limits = Limits(app)
+    config = uvicorn.Config(
+        limits,
+        log_level="warning",
+        server_header=False,
+        ws="none",
+        backlog=BACKLOG,
+        http=limited_protocol(limits),
+        h11_max_incomplete_event_size=65536,
+        timeout_graceful_shutdown=patience,
+    )
+    Server(config).run(sockets=[listener])

@@ -33,15 +33,18 @@ class FlatParameters:
         parameters = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not parameters:
             raise UsageError(f"{type(module).__name__} has no parameters to train")
-        kinds = {(p.dtype, p.device.type) for _, p in parameters}
-        if len(kinds) > 1 or next(iter(kinds))[1] != "cpu":
-            raise UsageError(f"parameters must be of one dtype on the CPU, got {sorted(map(str, kinds))}")
-        self.dtype = parameters[0][1].dtype
+        kinds = {(p.dtype, p.device) for _, p in parameters}
+        if len(kinds) > 1:
+            raise UsageError(f"parameters must be of one dtype on one device, got {sorted(map(str, kinds))}")
+        self.dtype, self.device = next(iter(kinds))
         total = sum(p.numel() for _, p in parameters)
-        self.tensor = torch.empty(total, dtype=self.dtype)
-        self.grad_tensor = torch.zeros(total, dtype=self.dtype)
-        self.array: Array = self.tensor.numpy()
-        self.grad: Array = self.grad_tensor.numpy()
+        self.tensor = torch.empty(total, dtype=self.dtype, device=self.device)
+        self.grad_tensor = torch.zeros(total, dtype=self.dtype, device=self.device)
+        self.on_cpu = self.device.type == "cpu"
+        if self.on_cpu:
+            # The same memory for numpy, which is faster for small vectors; elsewhere there is none.
+            self.array: Array = self.tensor.numpy()
+            self.grad: Array = self.grad_tensor.numpy()
         self._places: dict[int, slice] = {}
         start = 0
         for _, parameter in parameters:
@@ -60,10 +63,22 @@ class FlatParameters:
 
     def clip_gradient(self, limit: float) -> float:
         """Scale the gradient down to this norm and return the norm it had."""
+        if not self.on_cpu:
+            norm = float(torch.linalg.vector_norm(self.grad_tensor))
+            if norm > limit:
+                self.grad_tensor *= limit / (norm + 1e-6)
+            return norm
         norm = math.sqrt(float(np.dot(self.grad, self.grad)))
         if norm > limit:
             self.grad *= np.asarray(limit / (norm + 1e-6), self.grad.dtype)
         return norm
+
+    def move_towards(self, other: FlatParameters, share: float) -> None:
+        """Become ``share`` of the other and the rest of what this was; 1 is a copy."""
+        if share == 1.0:
+            self.tensor.copy_(other.tensor)
+        else:
+            self.tensor += share * (other.tensor - self.tensor)
 
 
 class FlatAdam:
@@ -75,14 +90,15 @@ class FlatAdam:
         self._betas = betas
         self._mean = torch.zeros_like(flat.tensor)
         self._square = torch.zeros_like(flat.tensor)
-        self._count = torch.zeros(())
-        self._count_array = self._count.numpy()  # the same memory; counting in torch takes ten times as long
+        self._count = torch.zeros((), device=flat.device)
+        # The same memory; counting in torch takes ten times as long.
+        self._counter: Any = self._count.numpy() if flat.on_cpu else self._count
         self._lists: Any = [flat.tensor], [flat.grad_tensor], [self._mean], [self._square], [], [self._count]
 
     def step(self, rate: float) -> None:
         # The fused kernel called directly: torch.optim.Adam(fused=True) spends more on its bookkeeping. None of these
         # tensors asks for a gradient, so there is none to switch off.
-        self._count_array += 1
+        self._counter += 1
         torch._fused_adam_(
             *self._lists,
             lr=rate,
@@ -97,8 +113,8 @@ class FlatAdam:
     def state_dict(self) -> dict[str, Any]:
         return {
             "count": int(self._count),
-            "mean": self._mean.numpy().copy(),
-            "square": self._square.numpy().copy(),
+            "mean": _to_array(self._mean),
+            "square": _to_array(self._square),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -119,10 +135,17 @@ class FlatRMSprop:
         self._flat = flat
         self._eps = eps
         self._decay = decay
-        self._square = np.zeros_like(flat.array)
-        self._work = np.empty_like(flat.array)
+        self._tensor = torch.zeros_like(flat.tensor)
+        if flat.on_cpu:
+            self._square = self._tensor.numpy()
+            self._work = np.empty_like(flat.array)
 
     def step(self, rate: float) -> None:
+        if not self._flat.on_cpu:
+            gradient = self._flat.grad_tensor
+            self._tensor.mul_(self._decay).addcmul_(gradient, gradient, value=1.0 - self._decay)
+            self._flat.tensor.addcdiv_(gradient, self._tensor.sqrt().add_(self._eps), value=-rate)
+            return
         grad, square, work = self._flat.grad, self._square, self._work
         np.multiply(grad, grad, out=work)
         work *= work.dtype.type(1.0 - self._decay)
@@ -135,10 +158,15 @@ class FlatRMSprop:
         self._flat.array -= work
 
     def state_dict(self) -> dict[str, Any]:
-        return {"square": self._square.copy()}
+        return {"square": _to_array(self._tensor)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._square[:] = state["square"]
+        self._tensor.copy_(torch.as_tensor(state["square"]))
+
+
+def _to_array(tensor: torch.Tensor) -> Array:
+    """A copy for a checkpoint, wherever the tensor lies."""
+    return np.array(tensor.cpu().numpy())
 
 
 def make_optimizer(name: str, flat: FlatParameters, eps: float) -> FlatAdam | FlatRMSprop:

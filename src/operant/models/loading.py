@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from torch import nn
@@ -51,7 +52,7 @@ def _make(given: Mapping[str, Any]) -> nn.Module:
 
 def import_name(name: str) -> Any:
     """The object behind ``package.module.Name`` (or ``package.module:Name``); the current folder is searched too."""
-    module_name, _, attribute = name.replace(":", ".").rpartition(".")
+    module_name, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
     if not module_name:
         raise UsageError(f"{name!r} names no module: write it as `module.Name`")
     try:
@@ -60,6 +61,6 @@ def import_name(name: str) -> Any:
     except ModuleNotFoundError as error:
         raise UsageError(f"{name!r} cannot be imported: {error}") from None
     try:
-        return getattr(module, attribute)
+        return attrgetter(attribute)(module)
     except AttributeError:
         raise UsageError(f"module {module_name!r} has no {attribute!r}") from None

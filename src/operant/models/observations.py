@@ -94,10 +94,10 @@ class ObservationAdapter:
         return None
 
 
-def to_tensors(obs: Any) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Adapted observations as tensors that share their memory."""
+def to_tensors(obs: Any, device: torch.device | None = None) -> Any:
+    """Adapted observations, or other trees of arrays, as tensors of a device; on the CPU they share their memory."""
     import torch
 
     if isinstance(obs, dict):
-        return {key: torch.as_tensor(value) for key, value in obs.items()}
-    return torch.as_tensor(obs)
+        return {key: to_tensors(value, device) for key, value in obs.items()}
+    return torch.as_tensor(obs, device=device)

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from operant._util.files import write_file
 from operant.errors import UsageError
 from operant.schedulers.engine.control import NoView, View
 from operant.schedulers.engine.scheduler import Outcome, Scheduler
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.plan import load_plan, make_plan
-from operant.schedulers.views.compare import join_compare
 from operant.schedulers.views.display import LogView
 from operant.sites import SITES, FunctionSite, LocalSite, Site
 from operant.sites.clock import Clock
@@ -24,6 +24,7 @@ from operant.sites.code import take_snapshot
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import LeaseHeldError, read_lease
 from operant.tracking.places import check_run_id
+from operant.tracking.reading.compares import join_compare
 
 __all__ = ["BaseScheduler", "NaiveScheduler"]
 
@@ -96,7 +97,7 @@ class NaiveScheduler(BaseScheduler):
         in_process = self.function is not None or self._site is not None
         workspace = None if in_process else self._workspace()
         site = self._site or self._make_site()
-        join_compare(self.workdir, self.plan, self.view)
+        self._join_compare()
         self._keep_config()
         self.scheduler = Scheduler(
             self.plan,
@@ -134,6 +135,12 @@ class NaiveScheduler(BaseScheduler):
         built: Site = SITES.build({"type": cfg} if isinstance(cfg, str) else cfg, self.workdir)
         return built
 
+    def _join_compare(self) -> None:
+        if self.plan.compare:
+            group = join_compare(self.workdir.parent.parent, self.workdir.name, self.plan.compare)
+            self.plan.compare = {"name": str(group["name"]), "id": str(group["id"])}
+            self.view.note(f"its runs are in the group {group['name']!r}, id {group['id']}")
+
     def _keep_config(self) -> None:
         text = self.plan.source
         path = self.workdir / "search.yaml"
@@ -142,9 +149,7 @@ class NaiveScheduler(BaseScheduler):
 
             text = yaml.safe_dump(json.loads(json.dumps(self.plan.config, default=str)), sort_keys=False)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            staged = path.with_suffix(".staged")
-            staged.write_text(text, encoding="utf-8")
-            staged.replace(path)
+            write_file(path, text)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import one_of, positive, whole_number
 from operant.searchers._cma import Strategy, make_strategy
-from operant.searchers._options import one_of, positive, whole_number
 from operant.searchers._records import Proposal, Trial
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.searchers._options import fraction, positive, whole_number
+from operant._util.checks import fraction, positive, whole_number
 from operant.searchers._records import Proposal, Trial
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS

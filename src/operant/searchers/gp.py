@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import whole_number
 from operant.searchers._acquisition import Acquisition, Maximiser
 from operant.searchers._extras import one_thread
 from operant.searchers._history import History
-from operant.searchers._options import whole_number
 from operant.searchers._records import Proposal, Trial
 from operant.searchers._surrogate import Surrogate, best_points, promising_points
 from operant.searchers.base_searcher import BaseSearcher

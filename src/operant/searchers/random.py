@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.searchers._options import one_of, whole_number
+from operant._util.checks import one_of, whole_number
 from operant.searchers._records import Proposal
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS

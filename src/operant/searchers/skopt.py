@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import one_of, positive, whole_number
 from operant.errors import ConfigError, unknown
 from operant.searchers._acquisition import Acquisition, Maximiser, Model
 from operant.searchers._extras import one_thread
 from operant.searchers._forest import KINDS, Forest
 from operant.searchers._history import History
-from operant.searchers._options import one_of, positive, whole_number
 from operant.searchers._outputs import Outputs, choose_rows
 from operant.searchers._records import Proposal, Trial
 from operant.searchers._surrogate import Surrogate, best_points, promising_points

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import positive, whole_number
 from operant.searchers._history import History
-from operant.searchers._options import positive, whole_number
 from operant.searchers._parzen import Kernels, log_density
 from operant.searchers._records import Proposal, Trial
 from operant.searchers.base_searcher import BaseSearcher

@@ -1,6 +1,23 @@
 """Contract tests that every plug-in of a kind must pass; subclass them for your own (needs pytest)."""
 
-from operant.testing.assessors import AssessorContract
-from operant.testing.searchers import SearcherContract
+from __future__ import annotations
 
-__all__ = ["AssessorContract", "SearcherContract"]
+from typing import TYPE_CHECKING
+
+from operant._lazy import load_when_used
+
+if TYPE_CHECKING:
+    from operant.testing.assessors import AssessorContract
+    from operant.testing.environments import EnvironmentContract
+    from operant.testing.searchers import SearcherContract
+
+# Each needs what its kind needs: environments gymnasium, searchers nothing of it.
+_HOMES = {
+    "AssessorContract": ".assessors",
+    "EnvironmentContract": ".environments",
+    "SearcherContract": ".searchers",
+}
+
+__all__ = ["AssessorContract", "EnvironmentContract", "SearcherContract"]
+
+__getattr__ = load_when_used(__name__, _HOMES)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+from operant._util.files import write_file
 from operant.tracking.identity import is_alive, process_identity
 from operant.tracking.places import cache_dir, root_key
 
@@ -38,10 +38,7 @@ def leave_address(root: Path, address: str) -> Path | None:
     """Write the address down and return where, or None when there is no cache folder to write to."""
     path = _file(root)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        staged.write_text(json.dumps({"address": address, "process": process_identity()}), encoding="utf-8")
-        staged.replace(path)
+        write_file(path, json.dumps({"address": address, "process": process_identity()}))
     except OSError:
         return None
     return path

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
-from operant.tracking.places import safe_part
+from operant.tracking.reading.compares import add_to_compare, list_compares, new_compare
 from operant.web.answers import Ask, NotFound
 from operant.web.desk import LOOK_SECONDS, Desk
 
@@ -20,7 +18,7 @@ _SEARCH = "search:"
 
 
 def every(desk: Desk, ask: Ask) -> Any:
-    return {"compares": sorted(_stored(desk.root).values(), key=lambda one: str(one["name"]))}
+    return {"compares": sorted(list_compares(desk.root).values(), key=lambda one: str(one["name"]))}
 
 
 def describe(desk: Desk, ask: Ask) -> Any:
@@ -31,31 +29,23 @@ def describe(desk: Desk, ask: Ask) -> Any:
         desk.searches.open(name)
         return {"id": compare_id, "name": name, "searches": [name], "runs": _runs_of(desk, [name], [])}
     group = _find(desk.root, compare_id)
-    searches, runs = group.get("searches", []), group.get("runs", [])
-    return {"id": group["id"], "name": group["name"], "searches": searches, "runs": _runs_of(desk, searches, runs)}
+    return {**group, "runs": _runs_of(desk, group["searches"], group["runs"])}
 
 
 def create(desk: Desk, ask: Ask) -> Any:
     name = ask.given("name", str, "compare").strip()
     if not name or len(name) > LONGEST_NAME:
         raise UsageError(f"a group has a name of 1 to {LONGEST_NAME} characters")
-    group = {
-        "id": f"{safe_part(name) or 'compare'}-{secrets.token_hex(3)}",
-        "name": name,
-        "searches": _known_searches(desk, ask),
-        "runs": _known_runs(desk, ask),
-    }
-    _write(desk.root, group)
+    group = new_compare(desk.root, name, searches=_known_searches(desk, ask), runs=_known_runs(desk, ask))
     return {"id": group["id"]}
 
 
 def add(desk: Desk, ask: Ask) -> Any:
     group = _find(desk.root, ask.path["id"])
-    for key, more in (("runs", _known_runs(desk, ask)), ("searches", _known_searches(desk, ask))):
-        group[key] = list(dict.fromkeys([*group.get(key, []), *more]))
-    if len(group["runs"]) > MOST_RUNS:
+    runs = _known_runs(desk, ask)
+    if len({*group["runs"], *runs}) > MOST_RUNS:
         raise UsageError(f"a group has at most {MOST_RUNS} runs")
-    _write(desk.root, group)
+    add_to_compare(desk.root, group, searches=_known_searches(desk, ask), runs=runs)
     return {"id": group["id"]}
 
 
@@ -101,29 +91,8 @@ def _known_searches(desk: Desk, ask: Ask) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
-def _stored(root: Path) -> dict[str, dict[str, Any]]:
-    """All groups by id. The id decides, not a path: what a client sends only picks from these."""
-    found = {}
-    for path in (root / "compares").glob("*.json"):
-        try:
-            group = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(group, dict) and group.get("id") == path.stem:
-            found[path.stem] = {"searches": [], "runs": [], **group}
-    return found
-
-
 def _find(root: Path, compare_id: str) -> dict[str, Any]:
-    found = _stored(root).get(compare_id)
+    found = list_compares(root).get(compare_id)
     if found is None:
         raise NotFound(f"there is no group {compare_id[:80]!r}")
     return found
-
-
-def _write(root: Path, group: dict[str, Any]) -> None:
-    store = root / "compares"
-    store.mkdir(parents=True, exist_ok=True)
-    staged = store / f".{secrets.token_hex(8)}.part"
-    staged.write_text(json.dumps(group), encoding="utf-8")
-    staged.replace(store / f"{group['id']}.json")

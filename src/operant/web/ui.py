@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError
 from operant.http.security import Gatekeeper, is_loopback
-from operant.http.server import listen
+from operant.http.server import listen, run_server
 from operant.web.address import leave_address
 
 if TYPE_CHECKING:
@@ -63,21 +63,12 @@ def run_ui(
     """
     token = None if is_loopback(host) else secrets.token_urlsafe(32)
     inner, app = application(root, token, {host, socket.gethostname(), *names})
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            inner.state.hub.close()  # open pages must not hold up the end
-            super().handle_exit(sig, frame)
-
     listener, address = listen(host, port)
-    config = uvicorn.Config(
-        app, log_level="warning", server_header=False, timeout_graceful_shutdown=1, h11_max_incomplete_event_size=65536
-    )
     left = leave_address(root, address)
     try:
         ready(address, token)
-        Server(config).run(sockets=[listener])
+        # Open pages must not hold up the end.
+        run_server(app, listener, patience=1, before_end=inner.state.hub.close)
     finally:
         listener.close()
         if left is not None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from operant.cli._terminal import clean, sparkline
+from operant._util.units import printable
+from operant.cli._terminal import sparkline
 
 __all__ = ["bar", "cells", "counts_lines", "line", "log_lines", "rule", "shrink", "status_style"]
 
@@ -33,11 +34,11 @@ def status_style(status: str) -> str:
 
 def line(text: str = "", style: str = "") -> Text:
     """One line that is cut where the terminal ends, without anything a terminal would obey."""
-    return Text(clean(text), style=style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def rule(title: str, width: int) -> Text:
-    head = f"── {clean(title)} "
+    head = f"── {printable(title)} "
     return line(head + "─" * max(0, width - len(head)), "dim")
 
 
@@ -45,7 +46,7 @@ def cells(texts: Sequence[str], widths: Sequence[int], style: str = "") -> Text:
     """Columns; one that is too long is cut, never pushed into the next. A negative width aligns to the right."""
     shown = []
     for text, width in zip(texts, widths, strict=True):
-        text, room = clean(text), abs(width)
+        text, room = printable(text), abs(width)
         text = text if len(text) <= room else text[: room - 1] + "…"
         shown.append(text.rjust(room) if width < 0 else text.ljust(room))
     return line(" ".join(shown).rstrip(), style)

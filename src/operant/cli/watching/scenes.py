@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from operant.cli._terminal import duration
+from operant._util.units import duration
 from operant.cli.watching.draw import bar, cells, counts_lines, line, log_lines, rule, shrink, status_style
 from operant.errors import OperantError
 from operant.schedulers.engine.state import JobRecord

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
+import math
 import selectors
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from operant.framework.errors import AuthenticationError
 from operant.framework.parallel.addresses import connect, listen, local_address
-from operant.framework.parallel.auth import HANDSHAKE_TIMEOUT, greet_as_dialer, greet_as_listener
+from operant.framework.parallel.auth import (
+    HANDSHAKE_TIMEOUT,
+    HungUp,
+    greet_as_dialer,
+    greet_as_listener,
+    receive_exactly,
+)
 from operant.framework.parallel.link import (
     SEGMENT_FROM,
     Frame,
@@ -65,7 +73,11 @@ class Hub:
         self._listeners: list[socket.socket] = []
         self._todo: list[Callable[[], None]] = []
         self._todo_lock = threading.Lock()
-        self._handshakes = threading.BoundedSemaphore(_MAX_HANDSHAKES)
+        # Connections that have not proved the secret yet, oldest first, and the host each came from.
+        self._handshakes: dict[socket.socket, str] = {}
+        self._handshakes_lock = threading.Lock()
+        self._refused = 0
+        self._told_refused = -math.inf
         self.links: list[Link] = []
         self._closing = False
         self._probe: tuple[int, int, int] | None = None
@@ -87,49 +99,88 @@ class Hub:
         return local_address(listener, address)
 
     def dial(self, address: str, timeout: float) -> Link:
-        """Connect, trying again while nobody listens there yet."""
+        """Connect, trying again while nobody listens there yet or the listener is crowded."""
         deadline = time.monotonic() + timeout
         pause = 0.01
         while True:
             try:
-                sock = connect(address, HANDSHAKE_TIMEOUT)
-                break
+                return self._dial_once(address)
+            except HungUp as error:
+                # It never got as far as our proof, so the secret is not the reason.
+                reason = f"{address} hung up during the handshake: other connections crowd it, or it is ending"
+                failure: OSError = error
             except OSError as error:
-                if time.monotonic() + pause > deadline:
-                    raise ConnectionError(f"nobody answers at {address} ({error}) after {timeout:.0f} s") from error
-                time.sleep(pause)
-                pause = min(2 * pause, 0.5)
+                reason, failure = f"nobody answers at {address} ({error})", error
+            if time.monotonic() + pause > deadline:
+                raise ConnectionError(f"{reason}; tried for {timeout:.0f} s") from failure
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    def _dial_once(self, address: str) -> Link:
+        sock = connect(address, HANDSHAKE_TIMEOUT)
         try:
-            sock.settimeout(HANDSHAKE_TIMEOUT)
-            greet_as_dialer(sock, self._secret)
-            return self._introduce(sock)
+            deadline = time.monotonic() + HANDSHAKE_TIMEOUT
+            try:
+                greet_as_dialer(sock, self._secret, deadline)
+            except ConnectionError as error:
+                raise HungUp(str(error)) from error
+            try:
+                return self._introduce(sock, deadline)
+            except HungUp as error:
+                raise WireError("the peer hung up during its introduction") from error
         except BaseException:
             sock.close()
             raise
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = listener.accept()
+            sock, peer = listener.accept()
         except OSError:
             return
-        if not self._handshakes.acquire(blocking=False):
-            sock.close()
-            return
+        self._make_room(sock, peer[0] if isinstance(peer, tuple) else "")
         # A peer that says nothing must not hold up the others: each introduction has its own thread.
         threading.Thread(target=self._welcome, args=(sock,), name="operant-welcome", daemon=True).start()
 
-    def _welcome(self, sock: socket.socket) -> None:
-        try:
-            sock.settimeout(HANDSHAKE_TIMEOUT)
-            greet_as_listener(sock, self._secret)
-            self._introduce(sock)
-        except (AuthenticationError, WireError, OSError) as error:
-            _LOG.warning("refused a connection: %s", error)
-            sock.close()
-        finally:
-            self._handshakes.release()
+    def _make_room(self, sock: socket.socket, host: str) -> None:
+        """Enter a connection that has yet to prove itself; of too many, the oldest of the busiest host goes.
 
-    def _introduce(self, sock: socket.socket) -> Link:
+        A handshake takes milliseconds: those that have stood longest are strangers who mean to stand there.
+        """
+        with self._handshakes_lock:
+            if len(self._handshakes) >= _MAX_HANDSHAKES:
+                busiest = Counter(self._handshakes.values()).most_common(1)[0][0]
+                oldest = next(one for one, place in self._handshakes.items() if place == busiest)
+                del self._handshakes[oldest]
+                try:
+                    oldest.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
+                except OSError:
+                    pass
+            self._handshakes[sock] = host
+
+    def _welcome(self, sock: socket.socket) -> None:
+        deadline = time.monotonic() + HANDSHAKE_TIMEOUT
+        try:
+            greet_as_listener(sock, self._secret, deadline)
+            with self._handshakes_lock:
+                self._handshakes.pop(sock, None)
+            self._introduce(sock, deadline)
+        except (AuthenticationError, WireError, OSError) as error:
+            sock.close()
+            self._tell_refused(error)
+        finally:
+            with self._handshakes_lock:
+                self._handshakes.pop(sock, None)
+
+    def _tell_refused(self, error: Exception) -> None:
+        """At most once a minute: strangers must not fill the log either."""
+        with self._handshakes_lock:
+            self._refused += 1
+            if time.monotonic() - self._told_refused < 60.0:
+                return
+            count, self._refused, self._told_refused = self._refused, 0, time.monotonic()
+        _LOG.warning("refused a connection: %s%s", error, f" ({count - 1} more since the last word)" * (count > 1))
+
+    def _introduce(self, sock: socket.socket, deadline: float) -> Link:
         """Both know the secret now: say who is who, and find out whether memory can be shared."""
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -145,7 +196,7 @@ class Hub:
             **self._place,
         }
         _send_small(sock, own)
-        theirs = _receive_small(sock)
+        theirs = _receive_small(sock, deadline)
         try:
             info = PeerInfo(
                 node_id=int(theirs["node_id"]),
@@ -159,7 +210,7 @@ class Hub:
             raise WireError(f"the peer did not introduce itself properly: {error!r}") from error
         same_machine = bool(self._place["machine"]) and theirs.get("machine") == self._place["machine"]
         _send_small(sock, same_machine and _can_read(info.pid, probe))
-        link = Link(sock, info, bool(_receive_small(sock)), self.pool)
+        link = Link(sock, info, bool(_receive_small(sock, deadline)), self.pool)
         registered = threading.Event()
         refusals: list[WireError] = []
 
@@ -315,21 +366,11 @@ def _send_small(sock: socket.socket, value: Any) -> None:
     sock.sendall(len(head).to_bytes(4, "little") + head)
 
 
-def _receive_small(sock: socket.socket) -> Any:
-    length = int.from_bytes(_receive_exactly(sock, 4), "little")
+def _receive_small(sock: socket.socket, deadline: float) -> Any:
+    length = int.from_bytes(receive_exactly(sock, 4, deadline), "little")
     if length > _MAX_HELLO:
         raise WireError(f"the peer introduced itself with {length} bytes, more than the {_MAX_HELLO} allowed")
-    return decode(_receive_exactly(sock, length), allow_pickle=False)
-
-
-def _receive_exactly(sock: socket.socket, n: int) -> bytes:
-    received = b""
-    while len(received) < n:
-        part = sock.recv(n - len(received))
-        if not part:
-            raise WireError("the peer hung up during its introduction")
-        received += part
-    return received
+    return decode(receive_exactly(sock, length, deadline), allow_pickle=False)
 
 
 def _notice_dead_machines(sock: socket.socket) -> None:

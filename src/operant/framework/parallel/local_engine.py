@@ -12,6 +12,9 @@ from typing import Any, Protocol
 from operant.framework.parallel.spec import WorkerSpec
 from operant.framework.parallel.worker import run_in_new_process
 
+# The exit code of a worker that met the start of the run while it imported the main module.
+_UNGUARDED = 79
+
 ExitCallback = Callable[[WorkerSpec, str], None]
 
 
@@ -82,6 +85,12 @@ class _LocalHandle:
         self._process.close()
 
 
+def refuse_unguarded_main() -> None:
+    """End a worker that would start workers of its own because its main module starts them when it is imported."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(_UNGUARDED)
+
+
 def _describe_exit(code: int | None, pid: int | None) -> str:
     if code is not None and code < 0:
         try:
@@ -89,4 +98,9 @@ def _describe_exit(code: int | None, pid: int | None) -> str:
         except ValueError:
             name = "unknown"
         return f"was killed by signal {-code} ({name}), process {pid}"
+    if code == _UNGUARDED:
+        return (
+            "came upon the start of the run while it imported the main module, as every worker does: put the call of "
+            "Parallel.runner under `if __name__ == '__main__':`"
+        )
     return f"ended with exit code {code}, process {pid}"

@@ -125,6 +125,7 @@ class Router(Standalone):
             self.changed.notify_all()
 
     def check(self) -> None:
+        super().check()
         if self._failure is not None:
             raise WorkerDied(self._failure)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal
 
-from operant.framework.parallel.local_engine import Engine, LocalEngine
+from operant.framework.parallel.local_engine import Engine, LocalEngine, refuse_unguarded_main
 from operant.framework.parallel.settings import Labels, RunnerSettings
 from operant.framework.parallel.supervisor import Supervisor
 from operant.framework.parallel.topology import Topology
@@ -75,6 +75,7 @@ class Parallel:
         def run(main: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
             if _needs_no_other_process(settings):
                 return [main(*args, **kwargs)]
+            refuse_unguarded_main()
             packed = _pack(main, args, kwargs)
             return Supervisor(settings, _engine(settings), packed, list(sys.path)).run()
 

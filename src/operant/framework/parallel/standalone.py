@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from operant.framework.context import Context
-from operant.framework.errors import FrameworkError
+from operant.framework.errors import FrameworkError, Interrupted
 from operant.framework.parallel.counters import Counter, CounterBook
 from operant.framework.parallel.queues import LocalQueue, QueueSettings, TaskQueue
 from operant.framework.parallel.views import ParallelContext
@@ -37,6 +37,7 @@ class Standalone:
         self.labels: frozenset[str] = frozenset()
         self.attach_to: tuple[str, ...] = ()
         self.finish_raised = False
+        self._interrupted = False
         # Every wait of a task happens on this one condition, so that finish and failure can end each of them.
         self.changed = threading.Condition()
         self._exposed: dict[str, Callable[..., Any]] = {}
@@ -72,7 +73,15 @@ class Standalone:
 
     # -- waiting -----------------------------------------------------------------------------------
     def check(self) -> None:
-        """Raise when the run has failed elsewhere."""
+        """Raise when the run has failed elsewhere, or another middleware of this pass."""
+        if self._interrupted:
+            raise Interrupted("another middleware of this pass has failed")
+
+    def interrupt(self, on: bool) -> None:
+        """End every wait of the task by `Interrupted`, or (False) let it wait again."""
+        self._interrupted = on
+        if on:
+            self.notify()
 
     def notify(self) -> None:
         """Something changed: whoever waits looks again."""

@@ -237,8 +237,10 @@ class Supervisor:
         if worker.over or worker.link is not None:
             return
         if worker.exit_text is not None:
-            before = "" if worker.was_linked else " before it could join the run; its own output says more"
-            self._on_failure(worker, worker.exit_text + before)
+            text = worker.exit_text
+            if not worker.was_linked and "exit code" in text:
+                text += " before it could join the run; its own output says more"
+            self._on_failure(worker, text)
         elif worker.lost_at is not None and time.monotonic() - worker.lost_at >= _EXIT_FOLLOWS:
             self._on_failure(worker, "lost its connection")
 

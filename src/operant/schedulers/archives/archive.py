@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from operant._util.files import replacing
 from operant._version import __version__
 from operant.errors import UsageError
 from operant.schedulers.archives.tar import check_member_name, read_members
@@ -48,16 +49,14 @@ def export_search(folder: Path, target: Path | None = None) -> Path:
         "task": folder.name,
         "files": [{"name": name, "size": size, "sha256": digest} for name, size, digest in files],
     }
-    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
-    try:
-        with tarfile.open(staged, "w:gz", format=tarfile.PAX_FORMAT, compresslevel=6) as archive:
-            _add(archive, MANIFEST, io.BytesIO(json.dumps(manifest).encode()), None)
-            for name, size, _ in files:
-                with (folder / name).open("rb") as stream:
-                    _add(archive, name, stream, size)
-        staged.replace(target)
-    finally:
-        staged.unlink(missing_ok=True)
+    with (
+        replacing(target) as staged,
+        tarfile.open(staged, "w:gz", format=tarfile.PAX_FORMAT, compresslevel=6) as archive,
+    ):
+        _add(archive, MANIFEST, io.BytesIO(json.dumps(manifest).encode()), None)
+        for name, size, _ in files:
+            with (folder / name).open("rb") as stream:
+                _add(archive, name, stream, size)
     return target
 
 

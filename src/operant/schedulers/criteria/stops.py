@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from operant._util.units import parse_duration
 from operant.errors import ConfigError
 from operant.registry import Registry, accepted_arguments
-from operant.schedulers._units import parse_duration
 
 __all__ = [
     "STOP_CRITERIONS",

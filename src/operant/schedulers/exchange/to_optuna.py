@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import secrets
+import tempfile
 import warnings
 from datetime import datetime
 from pathlib import Path
@@ -53,8 +53,8 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
         if not job.is_check:
             jobs.setdefault(job.number, []).append(job)
     rule = recorded_rule(state.opened)
-    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
-    try:
+    with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as beside:  # a journal has a lock file with it
+        staged = Path(beside) / target.name
         with open_new(staged, like=target) as storage:
             study = optuna.create_study(
                 storage=storage, study_name=folder.name, direction="maximize" if state.maximize else "minimize"
@@ -69,9 +69,6 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
                 study.set_user_attr("operant:json_params", space.as_json)
             study.add_trials([_trial(one, jobs.get(one.number, []), state, space, folder, rule) for one in done])
         staged.replace(target)
-    finally:
-        for leftover in target.parent.glob(f"{staged.name}*"):  # a journal has a lock file beside it
-            leftover.unlink(missing_ok=True)
     return Exported(target, len(done), len(tried) - len(done))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from operant._util.checks import whole_number
+from operant._util.units import parse_duration
 from operant.errors import ConfigError
-from operant.schedulers._units import parse_duration
 from operant.schedulers.criteria.stops import parse_tries
 
 if TYPE_CHECKING:
@@ -15,14 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["LIMITS", "last_valid", "limits_of", "set_limit"]
 
 
-def _parallel_size(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"`parallel_size` must be a whole number from 1 on, not {value!r}", ("parallel_size",))
-    return value
-
-
 LIMITS: dict[str, Callable[[Any], Any]] = {
-    "parallel_size": _parallel_size,
+    "parallel_size": lambda value: whole_number(value, "parallel_size", 1),
     "max_tries": parse_tries,
     "time_limits": lambda value: parse_duration(value, ("time_limits",), bare_unit="h"),
 }

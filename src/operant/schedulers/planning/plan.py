@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from operant._util.checks import whole_number
+from operant._util.units import parse_bytes, parse_duration
 from operant.assessors import BaseAssessor, build_assessor
 from operant.errors import ConfigError, unknown
 from operant.registry import accepted_arguments
-from operant.schedulers._units import parse_bytes, parse_duration
 from operant.schedulers.criteria import BaseFilterCriterion, StopCriteria, build_filter_criterion, build_stop_criterion
 from operant.schedulers.planning.custom import import_custom
 from operant.schedulers.planning.gpus import GpuPool
@@ -360,10 +361,7 @@ def _checkpoints(path: Any) -> str | None:
 
 
 def _whole(section: Mapping[str, Any], key: str, default: int, least: int) -> int:
-    value = section.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"`{key}` must be a whole number from {least} on, not {value!r}", (key,))
-    return value
+    return whole_number(section.get(key, default), key, least)
 
 
 def _flag(config: Mapping[str, Any], key: str, default: bool) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from operant._util.checks import is_whole, whole_number
 from operant.errors import ConfigError, unknown
 from operant.schedulers.planning.statistics import iqm, mean, paired_worse
 
@@ -67,13 +68,9 @@ class SeedPlan:
 def _parse_seeds(seeds: Any) -> tuple[int | None, ...]:
     if seeds is None:
         return (None,)
-    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1:
+    if is_whole(seeds, 1):
         return tuple(range(seeds))
-    good = (
-        isinstance(seeds, (list, tuple))
-        and seeds
-        and all(isinstance(one, int) and not isinstance(one, bool) for one in seeds)
-    )
+    good = isinstance(seeds, (list, tuple)) and seeds and all(is_whole(one) for one in seeds)
     if not good:
         raise ConfigError(f"`seeds` is a list of whole numbers such as [0, 1, 2], not {seeds!r}", ("seeds",))
     if len(set(seeds)) != len(seeds):
@@ -89,12 +86,8 @@ def _parse_check(check: Any, seeds: Sequence[int | None]) -> tuple[int, tuple[in
     for key in check:
         if key not in ("top", "seeds"):
             raise ConfigError(unknown("key of final_check", key, ("top", "seeds")), ("final_check", str(key)))
-    numbers = {}
-    for key, default in (("top", 3), ("seeds", 5)):
-        value = check.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"`{key}` must be a whole number from 1 on, not {value!r}", ("final_check", key))
-        numbers[key] = value
+    top = whole_number(check.get("top", 3), "top", 1, ("final_check", "top"))
+    count = whole_number(check.get("seeds", 5), "seeds", 1, ("final_check", "seeds"))
     # Held out: seeds that the search has not seen.
     first = 1 + max((one for one in seeds if one is not None), default=999)
-    return numbers["top"], tuple(range(first, first + numbers["seeds"]))
+    return top, tuple(range(first, first + count))

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from operant.schedulers._units import format_seconds
+from operant._util.units import duration, printable
 from operant.schedulers.engine.control import SearchProgress, View
 from operant.schedulers.engine.live_state import Attempt
 from operant.schedulers.engine.state import JobRecord
@@ -153,7 +153,7 @@ class TableView:
             jobs.add_column(title)
         for attempt in list(search.running)[:_SHOWN_JOBS]:
             seconds = search.seconds_of(attempt)
-            ran = format_seconds(seconds) if seconds is not None else "waits"
+            ran = duration(seconds) if seconds is not None else "waits"
             jobs.add_row(attempt.job.id, ran, *(_latest(attempt, tag) for tag in search.plan.scalars))
         if search.running:
             parts.append(jobs)
@@ -173,18 +173,13 @@ def summary_line(search: SearchProgress) -> str:
     return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}); {numbers}{best}")
 
 
-def printable(text: str) -> str:
-    """Text of jobs may hold escape codes; a terminal must not obey them."""
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
 def _time_line(search: SearchProgress) -> str:
     rules = search.plan.stop.rules
-    parts = [f"{format_seconds(search.elapsed)} so far"]
+    parts = [f"{duration(search.elapsed)} so far"]
     if rules.max_tries is not None:
         parts.append(f"{search.tries} of {rules.max_tries} tries")
     if rules.time_limits is not None:
-        parts.append(f"{format_seconds(rules.time_limits - search.elapsed)} left")
+        parts.append(f"{duration(rules.time_limits - search.elapsed)} left")
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
 from operant.schedulers.engine.state import JobRecord, SearchState, controller_is_alive
 from operant.schedulers.planning.limits import last_valid
+from operant.status import counts_of
 from operant.tracking.journal import JournalReader
 from operant.tracking.reading.annotations import Annotations
 
@@ -89,17 +90,7 @@ class LiveSearch:
         return sorted(self.state.jobs.values(), key=lambda job: (job.is_check, job.number))
 
     def counts(self) -> dict[str, int]:
-        """How many jobs are defined, waiting, running, finished; and of these successful and abnormal."""
-        found = Counter(self.status_of(job)[0] for job in self.state.jobs.values())
-        success, abnormal = found["FINISHED"] + found["STOPPED"], found["ERROR"] + found["KILLED"]
-        return {
-            "defined": found.total(),
-            "waiting": found["PENDING"] + found["PAUSED"],
-            "running": found["RUNNING"],
-            "finished": success + abnormal,
-            "success": success,
-            "abnormal": abnormal,
-        }
+        return counts_of(Counter(self.status_of(job)[0] for job in self.state.jobs.values()))
 
     @property
     def elapsed(self) -> float:

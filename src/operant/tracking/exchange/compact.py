@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from operant._util.files import replacing
 from operant.errors import UsageError
 from operant.tracking.format.blocks import (
     DEFLATED,
@@ -31,14 +31,11 @@ _RECORDS_A_BLOCK = 1000
 
 
 class _CompactFile:
-    """Collects blocks of one former segment after the other into a file that appears only when it is whole."""
+    """Collects blocks of one former segment after the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self._writer_id = new_writer_id()
-        self._final = folder / f"seg-{self._writer_id:016x}-0000.seg"
-        self._staged = folder / f".{self._final.name}.part"
-        self._stream = self._staged.open("xb")
-        self._stream.write(encode_file_header(SEGMENT_FILE, 0, self._writer_id))
+    def __init__(self, stream: BinaryIO, writer_id: int) -> None:
+        self._stream = stream
+        self._stream.write(encode_file_header(SEGMENT_FILE, 0, writer_id))
         self._sequence = 0
 
     def add(self, kind: int, payload: bytes, flags: int = 0) -> None:
@@ -54,17 +51,6 @@ class _CompactFile:
             piece = points[at : at + _POINTS_A_BLOCK]
             packed = zlib.compress(shuffle_columns(piece), 6)
             self.add(POINTS, struct.pack("<II", series, len(piece)) + packed, DEFLATED)
-
-    def finish(self) -> Path:
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._stream.close()
-        self._staged.rename(self._final)
-        return self._final
-
-    def give_up(self) -> None:
-        self._stream.close()
-        self._staged.unlink(missing_ok=True)
 
 
 class _Part:
@@ -94,18 +80,16 @@ def compact_run(folder: Path) -> tuple[int, int]:
         raise UsageError(
             f"run {summary.id} has damaged blocks: it is left as it is, so that nothing of it is thrown away"
         )
-    target = _CompactFile(folder)
-    try:
+    writer_id = new_writer_id()
+    made = folder / f"seg-{writer_id:016x}-0000.seg"
+    with replacing(made, sync=True) as staged, staged.open("xb") as stream:
+        target = _CompactFile(stream, writer_id)
         for name, of_segment in parts.items():
             target.add_records([{"type": "segment", "name": name}])
             for part in of_segment:
                 target.add_records(part.records)
                 for series, pieces in part.points.items():
                     target.add_points(series, concatenate(pieces))
-        made = target.finish()
-    except BaseException:
-        target.give_up()
-        raise
     for path in sources:
         path.unlink()
     return before, made.stat().st_size

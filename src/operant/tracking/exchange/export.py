@@ -6,9 +6,11 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from operant._util.files import replacing
 from operant.errors import MissingExtraError, UsageError, nearest
+from operant.tracking.exchange.pictures import picture_size
 from operant.tracking.reading.run import Run
 
 __all__ = ["FORMATS", "Format", "export_run", "find_format"]
@@ -24,6 +26,8 @@ class Format(NamedTuple):
     """For a format that holds many runs: what it is called by default. Runs are added to one that exists."""
     each: bool = False
     """Whether the hint is about the run alone, not about the whole store."""
+    left_out: Callable[[Run], list[str]] = lambda run: []
+    """What of a run the format has no place for, beyond what it says of itself."""
 
 
 def find_format(kind: str, also: str = "") -> Format:
@@ -38,8 +42,8 @@ def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
     """Write ``run`` as ``kind`` (a key of :data:`FORMATS`) to ``target`` and return where it went.
 
     CSV, JSON lines and Parquet hold the scalars, a row for each point; ``tensorboard`` is a folder that TensorBoard
-    opens, with text, pictures, histograms and settings too. ``wandb``, ``mlflow`` and ``aim`` add the run to a store
-    of that tool, which must be installed.
+    opens, with text, pictures, films (GIF), sound, histograms, curves and settings too. ``wandb``, ``mlflow`` and
+    ``aim`` add the run to a store of that tool, which must be installed.
     """
     form = find_format(kind)
     if form.store:
@@ -49,9 +53,8 @@ def export_run(run: Run, kind: str, target: Path | None = None) -> Path:
     if target.exists():
         raise UsageError(f"{target} exists already: name another place with --out, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = target.with_name(f".{target.name}.part")
-    form.write(run, staged)
-    staged.rename(target)
+    with replacing(target) as staged:
+        form.write(run, staged)
     return target
 
 
@@ -98,10 +101,15 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
             out.add_points(tag, points["step"], points["wall"], points["value"])
         for text in run.text():
             out.add_text(text.tag, text.text, text.step, text.wall)
-        for record in run.records("media"):
-            if record["media"] == "image" and "width" in record:
-                data = (run.folder / "blobs" / record["blob"]["name"]).read_bytes()
-                out.add_image(record["tag"], data, record["width"], record["height"], record["step"], record["wall"])
+        for item in run.media():
+            if item.path.suffix == ".wav":
+                out.add_audio(item.tag, item.path.read_bytes(), item.step, item.wall)
+            elif item.path.suffix in _TENSORBOARD_PICTURES:  # a film is a GIF that moves
+                data = item.path.read_bytes()
+                height, width = picture_size(data)
+                out.add_image(item.tag, data, width, height, item.step, item.wall)
+        for record in run.records("pr_curve"):
+            out.add_pr_curve(record["tag"], _pr_rows(record), record["step"], record["wall"])
         for one in run.histograms():
             out.add_histogram(
                 one["tag"], one["edges"], one["counts"], one["min"], one["max"], one["sum"], one["sum_squares"],
@@ -114,6 +122,29 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
         if settings:
             metrics = [tag for record in run.records("hparams") for tag in record["metrics"]]
             out.add_hparams(settings, metrics, run.summary.started or 0.0)
+
+
+# What TensorBoard shows as a picture.
+_TENSORBOARD_PICTURES = (".png", ".jpg", ".gif")
+
+
+def _pr_rows(record: dict[str, Any]) -> list[list[float]]:
+    precision, recall = record["precision"], record["recall"]
+    if "true_positives" not in record:  # of an older version, which kept no counts
+        nothing = [0.0] * len(recall)
+        return [nothing, nothing, nothing, nothing, precision, recall]
+    right, wrong = record["true_positives"], record["false_positives"]
+    refused = [record["negatives"] - one for one in wrong]
+    missed = [record["positives"] - one for one in right]
+    return [right, wrong, refused, missed, precision, recall]
+
+
+def _not_for_tensorboard(run: Run) -> list[str]:
+    """What is left out of an export to TensorBoard."""
+    shown = (*_TENSORBOARD_PICTURES, ".wav")
+    media = sorted({one.path.suffix for one in run.media() if one.path.suffix not in shown})
+    found = [f"{count} file(s) of `add_file`, `add_mesh` or `add_embedding`"] if (count := len(run.files)) else []
+    return [*(f"{suffix} media, which TensorBoard does not show" for suffix in media), *found]
 
 
 def _to_wandb(run: Run, folder: Path) -> Path:
@@ -138,7 +169,12 @@ FORMATS: dict[str, Format] = {
     "csv": Format(".csv", _to_csv),
     "jsonl": Format(".jsonl", _to_jsonl),
     "parquet": Format(".parquet", _to_parquet),
-    "tensorboard": Format("-tensorboard", _to_tensorboard, "Open it with: tensorboard --logdir {target}"),
+    "tensorboard": Format(
+        "-tensorboard",
+        _to_tensorboard,
+        "Open it with: tensorboard --logdir {target}",
+        left_out=_not_for_tensorboard,
+    ),
     "wandb": Format("", _to_wandb, "Send it with: wandb sync {target}", store="wandb-runs", each=True),
     "mlflow": Format(
         "", _to_mlflow, "Open it with: mlflow ui --backend-store-uri sqlite:///{target}", store="mlflow.db"

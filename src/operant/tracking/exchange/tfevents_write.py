@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
 import socket
 import time
+import wave
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +35,7 @@ _BLOCK_ROWS = 16_384
 
 _Number = TypeVar("_Number", np.int64, np.float64)
 
+_DT_FLOAT = 1
 _DT_STRING = 7
 _HPARAM_STRING, _HPARAM_BOOL, _HPARAM_FLOAT64 = 1, 2, 3
 _STATUS_SUCCESS = 1
@@ -89,6 +92,27 @@ class EventFileWriter:
             channels = _CHANNELS_OF_PNG.get(png_bytes[25], 3)
         image = varint_field(1, height) + varint_field(2, width) + varint_field(3, channels) + bytes_field(4, png_bytes)
         self._add_value(_tagged(tag) + bytes_field(4, image), step, wall)
+
+    def add_audio(self, tag: str, wav_bytes: bytes, step: int, wall: float) -> None:
+        """A sound as the bytes of a WAV file."""
+        with wave.open(io.BytesIO(wav_bytes)) as sound:
+            rate, channels, frames = sound.getframerate(), sound.getnchannels(), sound.getnframes()
+        audio = (
+            b"\x0d" + np.float32(rate).tobytes()  # sample_rate, field 1, is a float
+            + varint_field(2, channels) + varint_field(3, frames) + bytes_field(4, wav_bytes)
+            + text_field(5, "audio/wav")
+        )  # fmt: skip
+        self._add_value(_tagged(tag) + bytes_field(6, audio) + _metadata("audio", b""), step, wall)
+
+    def add_pr_curve(self, tag: str, rows: ArrayLike, step: int, wall: float) -> None:
+        """True and false positives, true and false negatives, precision and recall: a row of each over thresholds."""
+        table = np.ascontiguousarray(rows, "<f4")
+        if table.ndim != 2 or len(table) != 6:
+            raise ValueError(f"{tag!r}: a precision-recall curve has six rows, got shape {table.shape}")
+        shape = b"".join(bytes_field(2, varint_field(1, size)) for size in table.shape)
+        tensor = varint_field(1, _DT_FLOAT) + bytes_field(2, shape) + bytes_field(4, table.tobytes())
+        about = varint_field(2, table.shape[1])
+        self._add_value(_tagged(tag) + bytes_field(8, tensor) + _metadata("pr_curves", about), step, wall)
 
     def add_histogram(
         self,

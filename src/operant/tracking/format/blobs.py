@@ -8,9 +8,10 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from operant.tracking.format.disk import sync_data
+from operant._util.files import replacing, sync_data
+from operant.errors import UsageError
 
-__all__ = ["BLOB_NAME", "blob_path", "store_bytes", "store_file"]
+__all__ = ["BLOB_NAME", "BlobWriter", "blob_path", "store_bytes", "store_file"]
 
 BLOB_NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")
 _CHUNK = 1 << 20
@@ -27,52 +28,59 @@ def store_bytes(run_folder: Path, data: bytes, suffix: str = "") -> dict[str, An
     name = hashlib.sha256(data).hexdigest() + _clean_suffix(suffix)
     target = blob_path(run_folder, name)
     if not target.exists():
-        with _Staged(run_folder) as staged:
-            staged.write(data)
-            staged.keep_as(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target, sync=True) as staged:
+            staged.write_bytes(data)
     return {"name": name, "size": len(data)}
 
 
 def store_file(run_folder: Path, source: Path) -> dict[str, Any]:
     """Copy ``source`` into the run; the copy is whole or absent, never half there."""
-    digest, size = hashlib.sha256(), 0
-    with _Staged(run_folder) as staged, source.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-            staged.write(chunk)
-            size += len(chunk)
-        name = digest.hexdigest() + _clean_suffix(source.suffix)
-        staged.keep_as(blob_path(run_folder, name))
-    return {"name": name, "size": size}
+    copy = BlobWriter(run_folder)
+    try:
+        with source.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                copy.add(chunk)
+        name = copy.checksum + _clean_suffix(source.suffix)
+        copy.keep_as(name)
+    finally:
+        copy.close()
+    return {"name": name, "size": copy.size}
+
+
+class BlobWriter:
+    """A blob on its way: pieces are added beside the blobs, and it gets its name when it is whole. Close it always."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._folder = run_folder
+        self._digest = hashlib.sha256()
+        self.size = 0
+        (run_folder / "blobs").mkdir(parents=True, exist_ok=True)
+        self._staged = run_folder / "blobs" / f".{secrets.token_hex(8)}.part"
+        self._stream = self._staged.open("xb")
+
+    @property
+    def checksum(self) -> str:
+        return self._digest.hexdigest()
+
+    def add(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self._stream.write(piece)
+        self.size += len(piece)
+
+    def keep_as(self, name: str) -> None:
+        """Give it its name, which must begin with its checksum."""
+        if self.checksum != name[:64]:
+            raise UsageError("the blob's content does not have the checksum that its name says")
+        self._stream.flush()
+        sync_data(self._stream.fileno())
+        self._staged.rename(blob_path(self._folder, name))
+
+    def close(self) -> None:
+        self._stream.close()
+        self._staged.unlink(missing_ok=True)
 
 
 def _clean_suffix(suffix: str) -> str:
     suffix = suffix.lower()
     return suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else ""
-
-
-class _Staged:
-    """A temporary file beside the blobs, renamed when it is whole, removed when it is not."""
-
-    def __init__(self, run_folder: Path) -> None:
-        folder = run_folder / "blobs"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f".{secrets.token_hex(8)}.part"
-
-    def __enter__(self) -> _Staged:
-        self._stream = self._path.open("xb")
-        return self
-
-    def write(self, data: bytes) -> None:
-        self._stream.write(data)
-
-    def keep_as(self, target: Path) -> None:
-        self._stream.flush()
-        sync_data(self._stream.fileno())
-        self._path.rename(target)
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._stream.close()
-        finally:
-            self._path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operant._util.files import sync_data, write_all
 from operant.tracking.format.blocks import (
     RECORDS,
     SEGMENT_FILE,
@@ -17,7 +18,6 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_records,
 )
-from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.places import on_network_filesystem
 
 __all__ = ["SEGMENT_LIMIT", "SEGMENT_NAME", "SegmentWriter", "new_writer_id", "segment_files"]

@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operant._util.files import write_file
+from operant.tracking.format.blocks import encode_json, valid_text
+
 __all__ = ["Message", "collect_messages", "is_message_name", "post_message", "put_message"]
 
 MAX_BYTES = 1 << 20
@@ -36,16 +39,8 @@ def is_message_name(name: str) -> bool:
 def put_message(folder: Path, name: str, content: dict[str, Any]) -> Path:
     """Leave a message under a name that it has already; it is on disk when this returns."""
     inbox = folder / "inbox"
-    inbox.mkdir(parents=True, exist_ok=True)
-    staged = inbox / f".{name}-{os.urandom(4).hex()}"
-    try:
-        with staged.open("x", encoding="utf-8") as stream:
-            json.dump(content, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        return staged.rename(inbox / name)
-    finally:
-        staged.unlink(missing_ok=True)
+    write_file(inbox / name, encode_json(content), sync=True)
+    return inbox / name
 
 
 def collect_messages(folder: Path, *, set_aside: bool = True) -> list[Message]:
@@ -62,7 +57,7 @@ def collect_messages(folder: Path, *, set_aside: bool = True) -> list[Message]:
         try:
             if path.is_symlink() or path.stat().st_size > MAX_BYTES:
                 raise ValueError("not a plain small file")
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(valid_text(path.read_text(encoding="utf-8")))
             if not isinstance(content, dict) or not isinstance(content.get("type"), str):
                 raise ValueError("not an object with a type")
         except FileNotFoundError:

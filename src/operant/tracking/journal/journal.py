@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operant._util.files import sync_data, write_all
 from operant.errors import OperantError
 from operant.tracking.format.blocks import (
     JOURNAL_FILE,
@@ -18,7 +19,6 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_json,
 )
-from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.journal.compact import SEVERAL, expand, records_in
 from operant.tracking.journal.lease import Lease

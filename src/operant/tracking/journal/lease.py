@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from operant._util.files import write_file
 from operant.errors import OperantError
 from operant.tracking.identity import is_alive, process_identity
 
@@ -116,10 +117,4 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def _write_lease(folder: Path, holder: dict[str, Any], *, durable: bool) -> None:
-    staged = folder / f".lease-{os.urandom(6).hex()}"
-    with staged.open("x", encoding="utf-8") as stream:
-        stream.write(json.dumps(holder))
-        stream.flush()
-        if durable:
-            os.fsync(stream.fileno())
-    staged.replace(folder / "lease.json")
+    write_file(folder / "lease.json", json.dumps(holder), sync=durable)

@@ -270,12 +270,14 @@ class ClassicCalls:
         chosen = score[None, :] >= thresholds[:, None]
         hits = (chosen * (truth * weight)).sum(1)
         named = (chosen * weight).sum(1)
-        total = float((truth * weight).sum())
+        total, everything = float((truth * weight).sum()), float(weight.sum())
         precision = np.divide(hits, named, out=np.ones_like(hits, dtype=float), where=named > 0)
         recall = hits / total if total else np.zeros_like(precision)
         self._record(
             "pr_curve", tag, step, walltime,
             thresholds=thresholds.tolist(), precision=precision.tolist(), recall=recall.tolist(),
+            true_positives=hits.tolist(), false_positives=(named - hits).tolist(),
+            positives=total, negatives=everything - total,
         )  # fmt: skip
 
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:

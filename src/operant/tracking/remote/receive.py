@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import threading
 from pathlib import Path
 from typing import Any
 
+from operant._util.files import sync_data, write_all
 from operant.errors import OperantError, UsageError
-from operant.tracking.format.blobs import BLOB_NAME, blob_path
+from operant.tracking.format.blobs import BLOB_NAME, BlobWriter
 from operant.tracking.format.blocks import FILE_HEADER_SIZE, SEGMENT_FILE, parse_file_header, scan_blocks
-from operant.tracking.format.disk import sync_data, write_all
 from operant.tracking.format.segments import SEGMENT_NAME, segment_files
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.places import run_dir
 
-__all__ = ["BlobUpload", "OffsetError", "Receiver"]
+__all__ = ["OffsetError", "Receiver"]
 
 
 class OffsetError(OperantError):
@@ -68,11 +66,11 @@ class Receiver:
                 self._lengths[path] = length
             return length
 
-    def blob(self, run_id: str, name: str) -> BlobUpload:
+    def blob(self, run_id: str, name: str) -> BlobWriter:
         """Begin to receive a blob; its name is the checksum of its content."""
         if not BLOB_NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not a blob's name")
-        return BlobUpload(blob_path(run_dir(self.root, run_id), name))
+        return BlobWriter(run_dir(self.root, run_id))
 
     def _lock_of(self, path: Path) -> threading.Lock:
         with self._guard:
@@ -104,34 +102,6 @@ class Receiver:
                 raise
         finally:
             os.close(descriptor)
-
-
-class BlobUpload:
-    """A blob on its way: pieces are added, and it appears under its name only if its checksum is right."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self.size = 0
-        self._digest = hashlib.sha256()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._staged = target.parent / f".{secrets.token_hex(8)}.part"
-        self._stream = self._staged.open("xb")
-
-    def add(self, piece: bytes) -> None:
-        self._digest.update(piece)
-        self._stream.write(piece)
-        self.size += len(piece)
-
-    def finish(self) -> None:
-        self._stream.flush()
-        sync_data(self._stream.fileno())
-        if self._digest.hexdigest() != self.target.name[:64]:
-            raise UsageError("the blob's content does not have the checksum that its name says")
-        self._staged.rename(self.target)
-
-    def close(self) -> None:
-        self._stream.close()
-        self._staged.unlink(missing_ok=True)
 
 
 def _segment_path(root: Path, run_id: str, name: str) -> Path:

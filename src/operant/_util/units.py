@@ -1,17 +1,21 @@
-"""Times and sizes as people write them."""
+"""Times, sizes and text as people write and read them."""
 
 from __future__ import annotations
 
 import math
 import re
+import time
 from typing import Any
 
+from operant._util.checks import is_number
 from operant.errors import ConfigError, KeyPath
 
-__all__ = ["format_seconds", "parse_bytes", "parse_duration"]
+__all__ = ["ago", "duration", "parse_bytes", "parse_duration", "printable"]
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?)\s*(d|h|min|ms|m|s)", re.IGNORECASE)
+_COARSE = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
+_FINE = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
@@ -20,7 +24,7 @@ def parse_duration(value: Any, path: KeyPath, *, bare_unit: str) -> float | None
     """Seconds of ``90s``, ``1h30m`` or a bare number, which counts ``bare_unit``; None for no limit (``inf``)."""
     if value is None:
         return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value):
         seconds = float(value) * _UNITS[bare_unit]
     else:
         seconds = _parse_text(value, path, bare_unit)
@@ -52,7 +56,7 @@ def _parse_text(value: Any, path: KeyPath, bare_unit: str) -> float:
 
 def parse_bytes(value: Any, path: KeyPath) -> int:
     """Bytes of ``4GB``, ``512 MiB`` or a bare number; units count in steps of 1024."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
+    if is_number(value) and math.isfinite(value) and value > 0:
         return int(value)
     part = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if part is None or float(part[1]) <= 0:
@@ -60,13 +64,18 @@ def parse_bytes(value: Any, path: KeyPath) -> int:
     return int(float(part[1]) * _SIZES[part[2].lower()])
 
 
-def format_seconds(seconds: float) -> str:
-    """``2h 05m``, ``3m 20s``, ``12s``: two units are enough for a person."""
-    whole = int(max(seconds, 0))
-    if whole >= 86400:
-        return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
-    if whole >= 3600:
-        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    if whole >= 60:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole}s"
+def duration(seconds: float, *, fine: bool = False) -> str:
+    """``2.1 h``, ``15 min``, ``3 s``: two digits are enough for a person; ``fine`` goes below a second: ``4.1 µs``."""
+    for unit, size in _COARSE + _FINE if fine else _COARSE:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}" if seconds >= 10 * size else f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def ago(wall: float | None) -> str:
+    return "" if wall is None else f"{duration(max(0.0, time.time() - wall))} ago"
+
+
+def printable(text: str) -> str:
+    """Without control characters: the text of a job or the name of a run must not steer a terminal."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "�" for char in text)

@@ -1,0 +1,43 @@
+"""Checks of settings; a mistake names the setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operant.errors import ConfigError, KeyPath, unknown
+
+__all__ = ["fraction", "is_number", "is_whole", "one_of", "positive", "whole_number"]
+
+
+def is_whole(value: Any, least: int | None = None) -> bool:
+    """Whether it is an integer, from ``least`` on; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one of Python's numbers; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def whole_number(value: Any, key: str, least: int, path: KeyPath | None = None) -> int:
+    if not is_whole(value, least):
+        raise ConfigError(f"`{key}` must be a whole number from {least} on, not {value!r}", path or (key,))
+    return int(value)
+
+
+def fraction(value: Any, key: str) -> float:
+    if not is_number(value) or not 0 <= value <= 1:
+        raise ConfigError(f"`{key}` must lie between 0 and 1, not {value!r}", (key,))
+    return float(value)
+
+
+def positive(value: Any, key: str) -> float:
+    if not is_number(value) or not value > 0:
+        raise ConfigError(f"`{key}` must be a number above 0, not {value!r}", (key,))
+    return float(value)
+
+
+def one_of(value: Any, key: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise ConfigError(unknown(key, value, known), (key,))
+    return str(value)
