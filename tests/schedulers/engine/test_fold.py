@@ -52,9 +52,20 @@ def told(state: SearchState) -> dict[str, Any]:
     }
 
 
-def compare(state: LiveState, folder: Path) -> None:
+class Fold:
+    """Somebody who reads the journal as it is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reader = JournalReader(folder)
+        self.state = SearchState()
+
+    def read(self) -> SearchState:
+        return self.state.fold_all(line for _, _, line in self.reader.poll_lines())
+
+
+def compare(state: LiveState, follower: Fold) -> None:
     state.commit()
-    fold = SearchState().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
+    fold = follower.read()
     live, expected = told(state), told(fold)
     for what in expected:
         assert repr(live[what]) == repr(expected[what]), what  # as text: what is no number equals nothing
@@ -72,13 +83,13 @@ def compare(state: LiveState, folder: Path) -> None:
 
 def checked(scheduler: Scheduler, events: list[str]) -> Scheduler:
     """Compare after each event, and whenever slots were filled."""
-    handle, dispatch = scheduler._handle, scheduler._dispatcher.dispatch
+    handle, dispatch, follower = scheduler._handle, scheduler._dispatcher.dispatch, Fold(scheduler.folder)
 
     def after(call: Callable[..., None], what: str) -> Callable[..., None]:
         def called(*arguments: Any) -> None:
             call(*arguments)
             events.append(what)
-            compare(scheduler.state, scheduler.folder)
+            compare(scheduler.state, follower)
 
         return called
 
@@ -138,7 +149,7 @@ MESSAGES = st.dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(plan=plans(), messages=MESSAGES, seed=st.integers(0, 10**6), dies=st.none() | st.floats(0.1, 10.0))
 def test_folding_the_journal_gives_the_live_state(
     plan: dict[str, Any], messages: dict[float, dict[str, Any]], seed: int, dies: float | None
@@ -167,13 +178,13 @@ def test_folding_the_journal_gives_the_live_state(
 
 
 def test_folding_the_journal_gives_the_live_state_of_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, count = LiveState.finish_inline, 0
+    finish, count, follower = LiveState.finish_inline, 0, Fold(tmp_path / "s")
 
     def finished(self: LiveState, *arguments: Any) -> None:
         nonlocal count
         finish(self, *arguments)
         count += 1
-        compare(self, tmp_path / "s")
+        compare(self, follower)
 
     monkeypatch.setattr(LiveState, "finish_inline", finished)
     searcher = {"type": "RandomSearcher", "seed": 5}
