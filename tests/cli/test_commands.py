@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.machine import patience
 
 from operant import Run, SummaryWriter
 from operant.cli import COMMANDS, main
@@ -28,7 +29,9 @@ def command(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]
 
 def loaded_by(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint('\\n'.join(sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=patience(60)
+    )
     return set(done.stderr.split())
 
 
