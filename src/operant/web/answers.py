@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from operant.errors import OperantError, UsageError
+from operant.tracking.format.blocks import valid_text
 from operant.tracking.reading.filters import FilterError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise UsageError("the body must be JSON, with the content type application/json")
     try:
-        found = json.loads(data)
+        found = json.loads(valid_text(data.decode()))
     except (ValueError, RecursionError):
         raise UsageError("the body is no JSON") from None
     if not isinstance(found, dict):
