@@ -48,7 +48,8 @@ class Interrupts:
 
     def end(self, saved: str) -> NoReturn:
         """Leave the program as the signal wants it; ``saved`` says what was saved and how to go on."""
-        print(saved, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{saved}\n")
+        sys.stderr.flush()
         _leave(self.stopped_by or signal.SIGINT, saved)
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
