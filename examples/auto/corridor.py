@@ -54,7 +54,7 @@ class CorridorDataset(RLDataset):
         return np.array([[place / self.length, sign]], np.float32)
 
     def _act(self, state) -> int:
-        if self.frame.algorithm.data.kind == "rollout":
+        if self.frame.sampled:
             return int(self.frame.act(state)[0])
         return int(self.frame.act_discrete_with_noise(state))
 

@@ -4,6 +4,7 @@ RandomSearcher` and users can add their own.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
@@ -17,13 +18,15 @@ class Registry:
     """Classes of one kind by name.
 
     A class is added by the decorator `register_module`, or by an installed package through an entry point of
-    `entry_point_group`; entry points are read only when a name is asked for that nobody registered by then.
+    `entry_point_group`; entry points are read only when a name is asked for that nobody registered by then, and a class
+    that is only named (`declare`, an entry point) is imported when it is asked for.
     """
 
     def __init__(self, name: str, entry_point_group: str | None = None) -> None:
         self.name = name
         self.entry_point_group = entry_point_group
         self._classes: dict[str, Callable[..., Any]] = {}
+        self._declared: dict[str, str] = {}  # name -> `package.module:Class`
         self._aliases: dict[str, tuple[str, str | None]] = {}
         self._entry_points_read = False
 
@@ -43,15 +46,19 @@ class Registry:
 
     def _add(self, cls: C, name: str | None, force: bool) -> C:
         key = name or cls.__name__
-        taken = self._classes.get(key)
+        taken = _origin(self._classes[key]) if key in self._classes else self._declared.get(key)
         # A file of the user's that is imported twice defines the same class anew: that is no conflict.
-        if taken is not None and not force and _origin(taken) != _origin(cls):
+        if taken is not None and not force and taken != _origin(cls):
             raise ConfigError(
-                f"{self.name} {key!r} is already registered by {taken.__module__}; choose another name or "
+                f"{self.name} {key!r} is already registered by {taken.partition(':')[0]}; choose another name or "
                 f"say register_module(force=True)"
             )
         self._classes[key] = cls
         return cls
+
+    def declare(self, name: str, target: str) -> None:
+        """Name a class without importing it: `package.module:Class`."""
+        self._declared[name] = target
 
     def alias(self, name: str, target: str, note: str | None = None) -> None:
         """Accept another spelling of a registered name; `note` is what `resolve` hands back for the user."""
@@ -65,23 +72,31 @@ class Registry:
     def names(self) -> list[str]:
         """All registered names, those of installed packages included."""
         self._read_entry_points()
-        return sorted(self._classes)
+        return sorted({*self._classes, *self._declared})
 
     def __contains__(self, name: object) -> bool:
-        try:
-            self.get(str(name))
-        except ConfigError:
-            return False
-        return True
+        key, _ = self.resolve(str(name))
+        return key in self._classes or key in self._declared or key in self.names
 
     def get(self, name: str) -> Callable[..., Any]:
         key, _ = self.resolve(name)
+        if key not in self:
+            raise ConfigError(unknown(self.name, name, [*self.names, *self._aliases]), ("type",))
         if key not in self._classes:
-            self._read_entry_points()
+            self._classes[key] = self._load(key, self._declared[key])
+        return self._classes[key]
+
+    def _load(self, name: str, target: str) -> Callable[..., Any]:
+        module, _, attribute = target.partition(":")
         try:
-            return self._classes[key]
-        except KeyError:
-            raise ConfigError(unknown(self.name, name, [*self.names, *self._aliases]), ("type",)) from None
+            found: Any = importlib.import_module(module)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            if module.partition(".")[0] == "operant":
+                raise
+            raise ConfigError(f"the {self.name} {name!r} cannot be loaded from {target}: {error}", ("type",)) from error
+        return found  # type: ignore[no-any-return]
 
     def build(self, cfg: Mapping[str, Any], *args: Any, default_type: str | None = None) -> Any:
         """Make what `cfg` describes: `type` names the class, all other keys are its keyword arguments."""
@@ -105,7 +120,7 @@ class Registry:
 
         for point in entry_points(group=self.entry_point_group):
             if point.name not in self._classes:
-                self._classes[point.name] = point.load()
+                self._declared.setdefault(point.name, point.value)
 
 
 def accepted_arguments(cls: Callable[..., Any], skip: int = 0) -> tuple[list[str], list[str], bool]:
@@ -132,5 +147,5 @@ def check_arguments(cls: Callable[..., Any], options: Iterable[str], what: str, 
             raise ConfigError(f"the {what} {key!r} is missing", (key,))
 
 
-def _origin(cls: Callable[..., Any]) -> tuple[str, str]:
-    return cls.__module__, cls.__qualname__
+def _origin(cls: Callable[..., Any]) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"

@@ -177,3 +177,26 @@ def test_a_run_without_a_policy_is_told(capsys):
         writer.add_scalar("x", 1.0, 0)
     assert main(["view", writer.run_id, "--no-window"]) == 1
     assert f"run {writer.run_id} has no policy to show" in capsys.readouterr().err
+
+
+def test_a_learner_of_lightning_is_a_training_too(make_config, tmp_path):
+    """`Training.evaluate`, which a callback or a middleware of one's own may call, works in a `VectorLearner`."""
+    from operant import SummaryWriter
+    from operant.auto.config import check_config
+    from operant.auto.envs.openai_gym import GymTestEnv
+    from operant.auto.learners import VectorLearner
+    from operant.auto.parts import prepare_parts, training_config
+    from operant.framework import Context
+
+    plan = check_config(make_config("PPO"))
+    parts = prepare_parts(plan)
+    config = training_config(plan, parts, {"id": "CartPole-v1", "num_envs": 2}, 2)
+    with SummaryWriter("learner", system_metrics=False) as writer:
+        learner = VectorLearner(config, GymTestEnv(episodes=2), plan, parts, writer, tmp_path)
+        learner.begin()
+        ctx = Context()
+        ctx.finish = True
+        learner.evaluate(ctx)
+        reward, best = learner.end_epoch()
+        learner.close()
+    assert reward == learner.evaluations[0][1] == learner.evaluations[1][1] and not best

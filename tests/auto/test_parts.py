@@ -11,6 +11,7 @@ import torch
 from tests.auto import networks
 from torch import nn
 
+from operant.algorithms.on_policy import Prepared
 from operant.auto import check_config, generate_algorithm_config, launch
 from operant.auto.frames import frame_class
 from operant.auto.parts import prepare_parts, resolve_names
@@ -24,8 +25,8 @@ class Local(networks.QNet):
     pass
 
 
-def frame_with(algorithm="DQN", **frame_config):
-    env = make_env("CartPole-v1", 1)
+def frame_with(algorithm="DQN", env="CartPole-v1", **frame_config):
+    env = make_env(env, 1)
     config = frame_class(algorithm).generate_config({"frame_config": frame_config})
     return frame_class(algorithm).init_from_config(config, env.single_observation_space, env.single_action_space)
 
@@ -231,13 +232,13 @@ def test_act_kwargs_reach_the_verbs(make_config, monkeypatch):
     from operant.algorithms.dqn import DQN
 
     seen = []
-    original = DQN.draw
+    original = DQN.actor
 
-    def draw(self, obs, rng, mask=None, epsilon=None):
+    def actor(self, rng, steps, rows, *, epsilon=None):
         seen.append(epsilon)
-        return original(self, obs, rng, mask, epsilon)
+        return original(self, rng, steps, rows, epsilon=epsilon)
 
-    monkeypatch.setattr(DQN, "draw", draw)
+    monkeypatch.setattr(DQN, "actor", actor)
     launch(make_config(train={"act_kwargs": {"epsilon": 0.25}}, max_episodes=3))
     assert 0.25 in seen
     with pytest.raises(UsageError, match="act_kwargs"):
@@ -272,3 +273,13 @@ def test_verbs():
     from operant.auto.frames import PPO
 
     assert PPO.generate_config()["frame"] == "PPO" and sys.modules["operant.auto.frames"].DQN.algorithm_name == "DQN"
+
+
+def test_a_policy_with_state_noise_says_how_likely_its_actions_are():
+    frame = frame_with("PPO", "Pendulum-v1", model={"hidden": [8], "state_noise": True})
+    state = {"state": torch.from_numpy(np.random.default_rng(0).standard_normal((3, 3), np.float32))}
+    action, log_prob, entropy = frame.act(state)
+    assert action.shape == (3, 1) and log_prob.shape == entropy.shape == (3,)
+    obs = frame.algorithm.adapter.adapt(state["state"].numpy())
+    part = Prepared(obs, action.numpy(), None, *[np.zeros(3, np.float32)] * 4)
+    torch.testing.assert_close(log_prob, frame.algorithm.torch_forward(part)[0].detach())

@@ -17,6 +17,7 @@ from operant.training import (
     BaseSerialEvaluator,
     DQNPolicy,
     SampleCollector,
+    SerialPolicy,
     make_envs,
     serial_pipeline,
 )
@@ -96,8 +97,22 @@ def test_serial_pipeline_takes_on_policy_configs(root, kind):
     result = serial_pipeline((main, {**CREATE, "policy": {"type": kind}}), max_env_step=320, root=root)
     assert (result.steps, result.train_iter) == (320, 10)
     assert not list(Path().glob("*/result.pkl"))  # no exp_name, so no folder of that name
-    with pytest.raises(UsageError, match="takes a config of a dqn"):
-        DQNPolicy(main, {**CREATE, "policy": {"type": kind}}, make_envs(MAIN, CREATE)[0])
+
+
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_a_hand_written_loop_takes_on_policy_algorithms(root, kind):
+    main = {"env": {"collector_env_num": 4}, "policy": {"collect": {"n_sample": 32}}}
+    create = {**CREATE, "policy": {"type": kind}}
+    env, _ = make_envs(main, create)
+    policy = SerialPolicy(main, create, env)
+    with SummaryWriter("serial", root=root, system_metrics=False) as writer:
+        learner = BaseLearner(None, policy.learn_mode, writer)
+        collector = SampleCollector(None, env, policy.collect_mode, writer)
+        before = policy.algorithm.weights()
+        for _ in range(3):
+            learner.train(collector.collect(), collector.envstep)
+    assert (collector.envstep, learner.train_iter) == (96, 3)
+    assert any((before[name] != value).any() for name, value in policy.algorithm.weights().items())
 
 
 def test_the_config_of_the_document_reaches_its_stop_value(root):

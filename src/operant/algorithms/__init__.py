@@ -6,10 +6,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import UsageError, nearest
+from operant.registry import Registry
 
 if TYPE_CHECKING:
     from operant.algorithms.a2c import A2C, A2CSettings
-    from operant.algorithms.contracts import ActOut, Algorithm, DataSpec, Policy
+    from operant.algorithms.base import BaseAlgorithm
+    from operant.algorithms.contracts import Actor, ActOut, Algorithm, DataSpec, Policy
     from operant.algorithms.dqn import DQN, DQNSettings
     from operant.algorithms.errors import DivergedError
     from operant.algorithms.ppo import PPO, PPOSettings
@@ -21,7 +23,9 @@ __all__ = [
     "PPO",
     "A2CSettings",
     "ActOut",
+    "Actor",
     "Algorithm",
+    "BaseAlgorithm",
     "DQNSettings",
     "DataSpec",
     "DivergedError",
@@ -30,18 +34,18 @@ __all__ = [
     "find_algorithm",
 ]
 
-# Name in configs -> (module, algorithm, its settings); torch is loaded with the module.
-ALGORITHMS = {
-    "a2c": ("a2c", "A2C", "A2CSettings"),
-    "dqn": ("dqn", "DQN", "DQNSettings"),
-    "ppo": ("ppo", "PPO", "PPOSettings"),
-}
+ALGORITHMS = Registry("algorithm", entry_point_group="operant.algorithms")
+"""Classes of `Algorithm` by their names in configs."""
+for _name in ("a2c", "dqn", "ppo"):  # torch is loaded with the module, when the name is asked for
+    ALGORITHMS.declare(_name, f"operant.algorithms.{_name}:{_name.upper()}")
 
 _HOMES = {
     "A2C": "a2c",
     "A2CSettings": "a2c",
     "ActOut": "contracts",
+    "Actor": "contracts",
     "Algorithm": "contracts",
+    "BaseAlgorithm": "base",
     "DQN": "dqn",
     "DQNSettings": "dqn",
     "DataSpec": "contracts",
@@ -55,12 +59,10 @@ _HOMES = {
 def find_algorithm(name: str) -> tuple[Any, Any]:
     """The class of an algorithm and of its settings, by its name in configs."""
     if name not in ALGORITHMS:
-        raise UsageError(
-            f"there is no algorithm {name!r}{nearest(name, ALGORITHMS)}; known: {', '.join(sorted(ALGORITHMS))}"
-        )
-    module, algorithm, settings = ALGORITHMS[name]
-    home = importlib.import_module(f"operant.algorithms.{module}")
-    return getattr(home, algorithm), getattr(home, settings)
+        known = ALGORITHMS.names
+        raise UsageError(f"there is no algorithm {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    found: Any = ALGORITHMS.get(name)
+    return found, found.Settings
 
 
 def __getattr__(name: str) -> Any:

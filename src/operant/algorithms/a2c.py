@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
-from operant.models.settings import ModelSettings
 from operant.settings import setting
-
-if TYPE_CHECKING:
-    from gymnasium import Space
 
 __all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
 
@@ -58,17 +54,8 @@ def a2c_slopes(value: Array, *, advantage: Array, target: Array, value_weight: f
 class A2C(OnPolicy):
     """One gradient step for each rollout."""
 
+    Settings = A2CSettings
     settings: A2CSettings
-
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: A2CSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings or A2CSettings(), model or ModelSettings(), seed)
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""

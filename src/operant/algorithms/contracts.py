@@ -1,17 +1,40 @@
-"""What an algorithm is to the rest of Operant: it acts, it learns from batches, it can be saved."""
+"""What an algorithm is to the rest of Operant: it says what it learns from, it acts, it learns, it can be saved."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ActOut", "Algorithm", "Array", "DataSpec", "Metrics", "Policy"]
+from operant.errors import UsageError
+
+if TYPE_CHECKING:
+    from operant.models.observations import ObservationAdapter
+    from operant.models.spaces import ActionSpec
+
+__all__ = [
+    "ActOut",
+    "Actor",
+    "Algorithm",
+    "Array",
+    "DataSpec",
+    "Metrics",
+    "Policy",
+    "PopulationAlgorithm",
+    "RecurrentAlgorithm",
+]
 
 Array = npt.NDArray[Any]
 Metrics = dict[str, float]
+Actor = Callable[[Any, Array | None, Any], tuple[Array, Array, dict[str, Any]]]
+"""What `Algorithm.actor` makes, called for each step with adapted observations, their mask and the policy's state:
+gives actions as the environment takes them, as they are learned from, and further fields (``state``: what to keep)."""
+
+# What there is a collector and a rhythm for: see `operant.training.sources`.
+_UNITS = {"fresh": ("step", "episode", "candidate"), "replay": ("step", "sequence"), "dataset": ("step", "sequence")}
 
 
 @dataclass(frozen=True)
@@ -23,22 +46,70 @@ class ActOut:
     state: Any = None
     """What the policy wants back at the next step; None for policies without memory."""
     extras: dict[str, Any] = field(default_factory=dict)
-    """What learning may need beside the action, such as the unclipped action of a Gaussian."""
+    """``action`` as it is learned from (a Gaussian's is not clipped), of policies that are sampled also ``log_prob``
+    and ``entropy``."""
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """What an algorithm learns from."""
+    """What an algorithm learns from, made from its settings. `operant.training.sources` reads it.
 
-    kind: str
-    """``transition``, ``rollout``, ``sequence``, ``episode`` or ``population``."""
+    What `learn` gets, by `unit` and `source`:
+
+    - steps, fresh: a rollout of `count` steps of each environment [T, N, …]; ``obs`` has a row more, what came last
+    - episodes, fresh: `count` whole ones, one behind the other [B, …]; ``length`` [E] says how long each is
+    - candidates, fresh: `count` of them, ``candidate`` [C, …], and the ``return`` [C] of an episode of each
+    - steps, replay: `batch` transitions [B, …] of `n_step` steps, with ``discount`` and maybe ``weight``, ``next_mask``
+    - sequences, replay: `batch` runs of steps within episodes [burn_in + length, B, …], with ``mask`` and ``first``
+    - steps or sequences, dataset: the same from recorded transitions; nothing is collected, an update counts as a step
+    """
+
+    unit: str
+    source: str
     fields: tuple[str, ...]
+    """What collectors store, exactly these. ``mask``: which actions were allowed (of replay also ``next_mask``);
+    ``final_obs`` with ``final_at``: last observations of truncated episodes; ``state``: what a policy with memory
+    remembered before the step; any other is taken from what the actor gives beside its action, such as ``log_prob``."""
+    gamma: float = 0.99
+    """Discount, for n-step returns and for the scale of rewards."""
+    count: int = 1
+    """Fresh data: steps of each environment, episodes or candidates of one round of learning."""
+    capacity: int = 100_000
+    """Replay: transitions that are kept."""
+    batch: int = 32
+    """Replay and datasets: transitions or sequences of one call of `learn`."""
+    every: int = 1
+    """Replay: environment steps between rounds of learning."""
+    updates: int = 1
+    """Replay: calls of `learn` in a round; 0: as many as environment steps."""
+    starts: int = 0
+    """Replay: environment steps before the first round."""
     n_step: int = 1
+    alpha: float | None = None
+    """Prioritised replay: how much priorities count; None: all are drawn alike."""
+    length: int = 1
+    """Sequences: steps that are learned from."""
     burn_in: int = 0
+    """Sequences: steps before these, to find the state."""
+    path: str = ""
+    """Datasets: the file of recorded transitions."""
+
+    def __post_init__(self) -> None:
+        units = _UNITS.get(self.source)
+        if units is None:
+            raise UsageError(f"DataSpec.source is {', '.join(_UNITS)}; got {self.source!r}")
+        if self.unit not in units:
+            raise UsageError(f"{self.source} data come by {', '.join(units)}; DataSpec.unit is {self.unit!r}")
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the policy that learns must be the one that acted."""
+        return self.source == "fresh"
 
 
 class Policy(Protocol):
-    """Chooses actions. Leading axis of all arrays: the environments."""
+    """Chooses actions; it needs no learner, so a remote collector may hold one and take weights from elsewhere. Several
+    agents are a mapping of names to policies. Leading axis of all arrays: the environments."""
 
     def act(
         self,
@@ -48,31 +119,65 @@ class Policy(Protocol):
         mask: Array | None = None,
         explore: bool,
         rng: np.random.Generator,
-    ) -> ActOut: ...
+        epsilon: float | None = None,
+    ) -> ActOut:
+        """Actions for observations as the environment gives them; the slow door over `Algorithm.actor`."""
+        ...
 
 
 class Algorithm(Policy, Protocol):
-    """Learns a policy from batches: trees of arrays with leading axes [T, N] (rollouts) or [B] (transitions)."""
+    """Learns a policy. It is made with (observation_space, action_space, settings, model, seed).
 
+    `BaseAlgorithm` has what most algorithms share. Where ``data.unit`` is ``candidate`` it is a `PopulationAlgorithm`,
+    with ``state`` among the fields a `RecurrentAlgorithm`.
+    """
+
+    Settings: ClassVar[type]
+    """A frozen dataclass; its defaults are those of the algorithm."""
+    settings: Any
     data: DataSpec
+    adapter: ObservationAdapter
+    """Turns observations into what networks take: collectors adapt each once."""
+    actions: ActionSpec
+    device: str
+    network: Any
+    """The `nn.Module` that acts, or None."""
+    optimizer: Any
+    """What has ``step(rate)``, ``state_dict`` and ``load_state_dict``, or None."""
     measure: bool
     """Whether `learn` computes what to log; a loop turns it off between log lines."""
+    entropy_limit: float | None
+    """What ``entropy`` among the metrics is at most, for warnings; None where there is no such limit."""
 
     @property
     def path(self) -> str:
         """Which implementation of the networks runs, in words for the log."""
         ...
 
+    @property
+    def beta(self) -> float:
+        """How far importance weights correct for prioritised replay now."""
+        ...
+
     def set_progress(self, steps: int, total_steps: int) -> None:
-        """Tell how far the training is, for schedules."""
+        """Tell how far the training is, for schedules. Called before each rollout, or before each step from replay."""
+        ...
+
+    def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
+        """What acts for the next `steps` steps of `rows` environments: noise for all of them is drawn at once.
+
+        Without a generator it is the best action, for any number of steps. `epsilon` is a share of random actions that
+        a loop sets itself, for policies that have one.
+        """
         ...
 
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
-        """Improve the policy; returns what to log, and new priorities if the data has them."""
+        """Improve the policy from a batch as `data` says; returns what to log, and new priorities if the data has
+        them."""
         ...
 
     def weights(self) -> dict[str, Array]:
-        """The networks as ``state_dict`` names and arrays."""
+        """What acts, as names and arrays: enough for `load_weights` of a second instance to act alike."""
         ...
 
     def load_weights(self, weights: dict[str, Array]) -> None: ...
@@ -82,3 +187,23 @@ class Algorithm(Policy, Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class PopulationAlgorithm(Algorithm, Protocol):
+    """Learns from how well candidates did: ``learn({"candidate": [C, …], "return": [C]})``."""
+
+    def candidates(self, count: int, rng: np.random.Generator) -> Array:
+        """What is to be tried next [count, …]."""
+        ...
+
+    def candidate_actor(self, candidates: Array) -> Actor:
+        """What acts by candidate i in environment i."""
+        ...
+
+
+class RecurrentAlgorithm(Algorithm, Protocol):
+    """Its policy remembers: collectors hand its state from step to step, and begin each episode with a new one."""
+
+    def initial_state(self, rows: int) -> Any:
+        """A tree of arrays [rows, …]."""
+        ...

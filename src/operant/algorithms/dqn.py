@@ -12,21 +12,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from operant.algorithms.contracts import ActOut, Array, DataSpec, Metrics
+from operant.algorithms.base import BaseAlgorithm
+from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.q_functions import QFunction
 from operant.errors import UsageError
 from operant.models.builders import QNetwork, build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
-from operant.models.observations import ObservationAdapter
 from operant.models.settings import ModelSettings
-from operant.models.spaces import action_spec
 from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
 
 __all__ = ["DQN", "DQNSettings", "dqn_loss", "dqn_slope"]
+
+
+_NOTHING: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,17 @@ def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss
     return slope, error
 
 
-class DQN:
+class DQN(BaseAlgorithm):
     """Learns action values from replayed transitions; acts ε-greedily.
 
     A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs`` [B] and either ``discount`` [B] (what the
     value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination) or ``terminated`` [B];
     maybe with ``weight`` [B] and ``next_mask`` [B, A].
     """
+
+    Settings = DQNSettings
+    settings: DQNSettings
+    default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
 
     def __init__(
         self,
@@ -126,21 +132,27 @@ class DQN:
         model: ModelSettings | None = None,
         seed: int = 0,
     ) -> None:
-        self.settings = settings or DQNSettings()
-        model = model or ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
-        self.adapter = ObservationAdapter(observation_space, as_row=not model.has_own_modules)
-        self.actions = action_spec(action_space)
+        super().__init__(observation_space, action_space, settings, model, seed)
+        settings, model = self.settings, self.model
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
         self.data = DataSpec(
-            "transition",
-            ("obs", "action", "reward", "next_obs", "terminated", "truncated"),
-            n_step=self.settings.n_step,
+            "step",
+            "replay",
+            ("obs", "action", "reward", "terminated", "truncated", "next_obs", "mask"),
+            gamma=settings.gamma,
+            capacity=settings.buffer,
+            batch=settings.batch,
+            every=settings.train_every,
+            updates=settings.updates,
+            starts=settings.learning_starts,
+            n_step=settings.n_step,
+            alpha=settings.priority_alpha if settings.prioritized else None,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = build_q_network(self.adapter, self.actions, model, self.settings.dueling)
-            other = build_q_network(self.adapter, self.actions, model, self.settings.dueling)
+            network = build_q_network(self.adapter, self.actions, model, settings.dueling)
+            other = build_q_network(self.adapter, self.actions, model, settings.dueling)
         if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
             other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
         self.network = network
@@ -151,10 +163,8 @@ class DQN:
         self.target_q = QFunction(other, self._target_flat, self.adapter, model.fused)
         self._learned = True  # whether the weights have changed since the last copy
         self._copy_to_target(1.0)
-        self.optimizer = make_optimizer(self.settings.optimizer, self.flat, self.settings.optimizer_eps)
-        self.progress = 0.0
+        self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.steps = 0
-        self.measure = True
         self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
         """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
         self._copied_at = 0
@@ -183,35 +193,26 @@ class DQN:
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
 
     def set_progress(self, steps: int, total_steps: int) -> None:
+        super().set_progress(steps, total_steps)
         self.steps = steps
-        self.progress = min(1.0, steps / max(1, total_steps))
         every = self.settings.target_every
         if every and steps - self._copied_at >= every:
             self._copied_at = steps - steps % every
             self._copy_to_target(self.settings.target_rate)
 
     # -- acting ------------------------------------------------------------------------------------------------------
-    def act(
-        self,
-        obs: Any,
-        state: Any = None,
-        *,
-        mask: Array | None = None,
-        explore: bool,
-        rng: np.random.Generator,
-        epsilon: float | None = None,
-    ) -> ActOut:
-        """The best action by Q, or when exploring a random one with probability ε."""
-        action = self.draw(self.adapter.adapt(obs), rng if explore else None, mask, epsilon)
-        return ActOut(action, None, {"action": action})
+    def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
+        """The best action by Q, or with a generator a random one with probability ε."""
 
-    def draw(
-        self, obs: Any, rng: np.random.Generator | None, mask: Array | None = None, epsilon: float | None = None
+        def act(obs: Any, mask: Array | None, _state: Any) -> tuple[Array, Array, dict[str, Any]]:
+            action = self._greedy(obs, mask) if rng is None else self._explore(obs, rng, rows, mask, epsilon)
+            return action, action, _NOTHING
+
+        return act
+
+    def _explore(
+        self, obs: Any, rng: np.random.Generator, rows: int, mask: Array | None, epsilon: float | None
     ) -> Array:
-        """Actions for adapted observations; random ones only with a generator."""
-        rows = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
-        if rng is None:
-            return self._greedy(obs, mask)
         share = self.epsilon if epsilon is None else epsilon
         random = rng.random(rows) < share
         by_chance = np.count_nonzero(random)
@@ -299,11 +300,8 @@ class DQN:
             its.copy_(mine)
 
     # -- saving ------------------------------------------------------------------------------------------------------
-    def weights(self) -> dict[str, Array]:
-        return {name: value.numpy().copy() for name, value in self.network.state_dict().items()}
-
     def load_weights(self, weights: dict[str, Array]) -> None:
-        self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+        super().load_weights(weights)
         self._learned = True
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from operant.algorithms.contracts import ActOut, Array, DataSpec
+from operant.algorithms.base import BaseAlgorithm, refuse_epsilon
+from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.heads import Gaussian, Head, make_head
 from operant.algorithms.returns import advantages
@@ -19,15 +22,18 @@ from operant.errors import UsageError
 from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
-from operant.models.observations import ObservationAdapter, to_tensors
+from operant.models.observations import to_tensors
 from operant.models.settings import ModelSettings
-from operant.models.spaces import action_spec
 from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
 
 __all__ = ["OnPolicy", "OnPolicySettings", "Prepared", "explained_variance", "normalized"]
+
+
+_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_at", "mask")
+_NOTHING: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -78,30 +84,33 @@ class Prepared:
         )
 
 
-class OnPolicy:
+class OnPolicy(BaseAlgorithm):
     """A policy and a value network that learn from rollouts.
 
     A rollout is a mapping with ``obs`` [T+1, N, …] (the last row is what the last step led to), ``action``,
     ``reward``, ``terminated``, ``truncated`` [T, N], ``final_obs`` [k, …] with ``final_at`` [k] (the last observations
-    of truncated episodes and their places t·N+n), and ``mask`` [T, N, A] or None.
+    of truncated episodes and their places t·N+n), and ``mask`` [T, N, A] or None. Where it has ``advantage`` and
+    ``value`` [T, N] already, ``obs`` has T rows and the last four are not needed.
     """
 
-    data = DataSpec("rollout", ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_at", "mask"))
+    settings: OnPolicySettings
 
     def __init__(
         self,
         observation_space: Space[Any],
         action_space: Space[Any],
-        settings: OnPolicySettings,
-        model: ModelSettings,
-        seed: int,
+        settings: OnPolicySettings | None = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
     ) -> None:
-        self.settings = settings
-        self.adapter = ObservationAdapter(observation_space, as_row=not model.has_own_modules)
-        self.actions = action_spec(action_space)
+        super().__init__(observation_space, action_space, settings, model, seed)
+        settings, model = self.settings, self.model
+        self.data = DataSpec("step", "fresh", _FIELDS, gamma=settings.gamma, count=settings.rollout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
+        if self.actions.discrete:
+            self.entropy_limit = sum(math.log(size) for size in self.actions.sizes)
         self.head: Head = make_head(self.actions)
         if model.state_noise:
             assert self.network.log_std is not None
@@ -109,8 +118,6 @@ class OnPolicy:
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.rng = np.random.default_rng([seed, 1])
-        self.progress = 0.0
-        self.measure = True
         self._log_std: Array | None = None
         self._log_std_grad: Array | None = None
         if self.network.log_std is not None:
@@ -132,9 +139,6 @@ class OnPolicy:
         """The step size now."""
         left = 1.0 - self.progress if self.settings.anneal_learning_rate else 1.0
         return self.settings.learning_rate * left
-
-    def set_progress(self, steps: int, total_steps: int) -> None:
-        self.progress = min(1.0, steps / max(1, total_steps))
 
     # -- acting ------------------------------------------------------------------------------------------------------
     def policy_output(self, obs: Any) -> Array:
@@ -162,46 +166,54 @@ class OnPolicy:
         with torch.no_grad():
             return self.network.policy_features(to_tensors(obs)).numpy(), self._log_std
 
-    def draw(self, obs: Any, noise: Array | None, mask: Array | None = None) -> tuple[Array, Array]:
-        """Actions for adapted observations: as the environment takes them, and as they are learned from."""
-        output = self.head.mask(self.policy_output(obs), mask)
-        if isinstance(self.head, Gaussian):
-            action = self.head.choose(output, noise, None if noise is None else self.spread(obs))
-            return self.head.to_env(action), action
-        action = self.head.choose(output, noise)
-        return action, action
+    def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
+        refuse_epsilon(epsilon)
+        head, with_log_prob = self.head, "log_prob" in self.data.fields
+        noise_of_steps = repeat(None) if rng is None else iter(head.noise(rng, steps, rows))
+
+        def act(obs: Any, mask: Array | None, _state: Any) -> tuple[Array, Array, dict[str, Any]]:
+            noise = next(noise_of_steps)
+            output = head.mask(self.policy_output(obs), mask)
+            if isinstance(head, Gaussian):
+                action = head.choose(output, noise, None if noise is None else self.spread(obs))
+                for_env = head.to_env(action)
+            else:
+                for_env = action = head.choose(output, noise)
+            return for_env, action, {"log_prob": self.log_prob(obs, action, mask)[0]} if with_log_prob else _NOTHING
+
+        return act
 
     def act(
-        self, obs: Any, state: Any = None, *, mask: Array | None = None, explore: bool, rng: np.random.Generator
+        self,
+        obs: Any,
+        state: Any = None,
+        *,
+        mask: Array | None = None,
+        explore: bool,
+        rng: np.random.Generator,
+        epsilon: float | None = None,
     ) -> ActOut:
-        """Sampled actions when exploring, otherwise the most likely ones."""
-        adapted = self.adapter.adapt(obs)
-        rows = len(next(iter(adapted.values()))) if isinstance(adapted, dict) else len(adapted)
-        noise = self.head.noise(rng, 1, rows)[0] if explore else None
-        for_env, stored = self.draw(adapted, noise, mask)
-        return ActOut(for_env, None, {"action": stored})
+        """Sampled actions when exploring, otherwise the most likely ones; with their log-probability and entropy."""
+        out = super().act(obs, state, mask=mask, explore=explore, rng=rng, epsilon=epsilon)
+        log_prob, entropy = self.log_prob(self.adapter.adapt(obs), out.extras["action"], mask)
+        return ActOut(out.action, None, {**out.extras, "log_prob": log_prob, "entropy": entropy})
+
+    def log_prob(self, obs: Any, action: Array, mask: Array | None = None) -> tuple[Array, Array]:
+        """Log-probability of actions (as they are learned from) for adapted observations, and the entropy."""
+        output = self.head.mask(self.policy_output(obs), mask)
+        log_prob, entropy, _ = self.head.evaluate(output, action, self.spread(obs))
+        return log_prob, entropy
 
     # -- learning ----------------------------------------------------------------------------------------------------
     def prepare(self, batch: Any, with_log_prob: bool = True) -> Prepared:
         """Values, advantages and (for ratios) log-probabilities under the policy as it is before the update."""
         reward = np.asarray(batch["reward"])
         steps, rows = reward.shape
-        flat_obs = tree_map(lambda part: part.reshape((steps + 1) * rows, *part.shape[2:]), batch["obs"])
-        value: Array = self.values(flat_obs).reshape(steps + 1, rows)
-        next_value: Array = value[1:].copy()
-        if len(batch["final_at"]):
-            next_value.reshape(-1)[batch["final_at"]] = self.values(batch["final_obs"])
-        value = value[:-1]
-        advantage = advantages(
-            reward,
-            batch["terminated"],
-            batch["truncated"],
-            value,
-            next_value,
-            gamma=self.settings.gamma,
-            lam=self.settings.gae_lambda,
-        ).reshape(-1)
-        value = value.reshape(-1)
+        flat_obs = tree_map(lambda part: part.reshape(-1, *part.shape[2:]), batch["obs"])
+        if "advantage" in batch:
+            value, advantage = batch["value"].reshape(-1), batch["advantage"].reshape(-1)
+        else:
+            value, advantage = self._advantages(batch, flat_obs, steps, rows)
         obs = tree_map(lambda part: part[: steps * rows], flat_obs)
         action = batch["action"].reshape(steps * rows, *batch["action"].shape[2:])
         mask = batch.get("mask")
@@ -211,6 +223,23 @@ class OnPolicy:
             output = self.head.mask(self.policy_output(obs), mask)
             log_prob, _, _ = self.head.evaluate(output, action, self.spread(obs), False)
         return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value)
+
+    def _advantages(self, batch: Any, flat_obs: Any, steps: int, rows: int) -> tuple[Array, Array]:
+        value: Array = self.values(flat_obs).reshape(steps + 1, rows)
+        next_value: Array = value[1:].copy()
+        if len(batch["final_at"]):
+            next_value.reshape(-1)[batch["final_at"]] = self.values(batch["final_obs"])
+        value = value[:-1]
+        advantage = advantages(
+            batch["reward"],
+            batch["terminated"],
+            batch["truncated"],
+            value,
+            next_value,
+            gamma=self.settings.gamma,
+            lam=self.settings.gae_lambda,
+        )
+        return value.reshape(-1), advantage.reshape(-1)
 
     def apply_gradient(self, limit: float, rate: float) -> float:
         """One optimizer step with the gradient at hand; returns its norm."""
@@ -241,12 +270,6 @@ class OnPolicy:
             self._log_std_grad[:] = spread
 
     # -- saving ------------------------------------------------------------------------------------------------------
-    def weights(self) -> dict[str, Array]:
-        return {name: value.numpy().copy() for name, value in self.network.state_dict().items()}
-
-    def load_weights(self, weights: dict[str, Array]) -> None:
-        self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
-
     def state_dict(self) -> dict[str, Any]:
         return {
             "weights": self.weights(),

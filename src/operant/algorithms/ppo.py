@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +11,7 @@ import torch
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, Prepared, explained_variance, normalized
 from operant.errors import UsageError
-from operant.models.settings import ModelSettings
 from operant.settings import setting
-
-if TYPE_CHECKING:
-    from gymnasium import Space
 
 __all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
 
@@ -85,17 +81,8 @@ def ppo_slopes(
 class PPO(OnPolicy):
     """Learns from each rollout for several epochs, with the policy kept close to the one that acted."""
 
+    Settings = PPOSettings
     settings: PPOSettings
-
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: PPOSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings or PPOSettings(), model or ModelSettings(), seed)
 
     @property
     def clip(self) -> float:

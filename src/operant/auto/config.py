@@ -87,7 +87,7 @@ class Plan:
 
 def get_available_algorithms() -> list[str]:
     """The names that `frame` may have."""
-    return [name.upper() for name in sorted(ALGORITHMS)]
+    return [name.upper() for name in ALGORITHMS.names]
 
 
 def generate_training_config(

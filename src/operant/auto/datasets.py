@@ -97,7 +97,7 @@ class RLGymDataset(RLDataset):
         return result
 
     def _act(self, state: dict[str, Any]) -> Any:
-        if self.frame.algorithm.data.kind == "rollout":
+        if self.frame.sampled:
             return self.frame.act(state, **self.act_kwargs)[0].numpy()
         return self.frame.act_with_noise(state, **self.act_kwargs).numpy()
 

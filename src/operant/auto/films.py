@@ -10,7 +10,7 @@ import numpy as np
 
 from operant.envs import make_env
 from operant.tracking import SummaryWriter
-from operant.training.evaluating import greedy_or_sampled
+from operant.training.evaluating import Player
 from operant.training.viewing import write_gif
 
 __all__ = ["Films", "drawable", "film_env", "keep_film", "shorten"]
@@ -63,16 +63,11 @@ class Films:
         env = self._make()
         try:
             rng = np.random.default_rng([self._seed, 9, number]) if self._explore else None
+            player = Player(algorithm, env, normalizer, rng)
             obs, frames = env.reset(self._seed + number), []
             while True:
                 frames.append(env.render_frame())
-                adapted = algorithm.adapter.adapt(obs)
-                if normalizer is not None:
-                    adapted = normalizer.observe(adapted, learn=False)
-                mask = env.action_mask
-                if mask is None:
-                    mask = algorithm.adapter.mask(obs, None)
-                step = env.step(greedy_or_sampled(algorithm, adapted, mask, rng))
+                step = player.step(obs)
                 obs = step.obs
                 if bool(step.done[0]) or len(frames) >= 8 * _FRAMES:
                     return frames

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from operant.algorithms import ALGORITHMS, find_algorithm
+from operant.algorithms import ALGORITHMS, ActOut, Algorithm, find_algorithm
 from operant.auto.config import Config, Plan, algorithm_key, check_config, generate_algorithm_config
-from operant.auto.episodes import rollout_of, rows_of, with_masks
+from operant.auto.episodes import batch_of, steps_of
 from operant.auto.parts import Parts, equip, prepare_parts, probe
-from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.data import ReplayBuffer, tree_map
+from operant.data.batches import add_step
 from operant.errors import UsageError
 from operant.models.observations import MASK_KEY
-from operant.training.collecting import unmasked
+from operant.training.sources import learn_from_replay, make_replay
 
 __all__ = ["Frame", "frame_class", "make_buffer"]
 
@@ -46,7 +47,7 @@ class Frame:
         self.buffer: ReplayBuffer | None = None
         self.schedule: Any = None
         self._clock = 0.0
-        self._rollout: list[dict[str, Any]] = []
+        self._stored: list[list[dict[str, Any]]] = []  # episodes as lists of steps
         self._rng = np.random.default_rng([plan.seed, 4])
         self._learn_rng = np.random.default_rng([plan.seed, 3])
 
@@ -76,39 +77,47 @@ class Frame:
         self.algorithm = kind(observation_space, action_space, self.parts.settings, self.parts.model, self.seed)
         self.schedule = equip(self.algorithm, self.parts)
         probe(self.algorithm, observation_space)
-        if self.algorithm.data.kind == "transition":
-            self.buffer = make_buffer(self.parts, 1)
+        spec = self.algorithm.data
+        if spec.unit == "candidate" or spec.source == "dataset":
+            raise UsageError(
+                f"{self.plan.launch.frame} does not learn from episodes that somebody else plays; it trains in "
+                "environments (openai_gym) and by `operant train`"
+            )
+        if spec.source == "replay":
+            self.buffer = make_buffer(self.algorithm, self.parts, 1)
 
     # -- acting ------------------------------------------------------------------------------------------------------
     def act(self, state: Mapping[str, Any], **kwargs: Any) -> Any:
-        """The best action; of an algorithm that learns from rollouts a sampled one, with log-probability and entropy.
+        """The best action; of a policy that is sampled a sampled one, with log-probability and entropy.
 
         Such an action may lie beyond the bounds of the space: `to_env` puts it inside.
         """
-        if self._algorithm().data.kind == "rollout":
-            return self._act_rollout(state, **kwargs)
-        return self._act_transition(state, explore=False, **kwargs)
+        if self.sampled:
+            out = self._act(state, self.exploring, **kwargs).extras
+            keys = [key for key in ("action", "log_prob", "entropy") if key in out]
+            return tuple(torch.as_tensor(np.asarray(out[key])) for key in keys)
+        return torch.as_tensor(self._act(state, False, **kwargs).action)
 
     def act_with_noise(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
         """An action as the algorithm explores."""
-        if self._algorithm().data.kind == "rollout":
-            action: torch.Tensor = self._act_rollout(state, **kwargs)[0]
-            return action
-        return self._act_transition(state, explore=self.exploring, **kwargs)
+        return torch.as_tensor(np.asarray(self._act(state, self.exploring, **kwargs).extras["action"]))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether `act` samples and gives action, log-probability and entropy, as algorithms without replay do."""
+        return bool(self._algorithm().data.on_policy)
 
     def act_discrete(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
         """The best of several actions, as a column."""
-        return self._column(self._act_transition(state, explore=False, **kwargs))
+        return self._column(self._act_by_share(state, False, **kwargs))
 
     def act_discrete_with_noise(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
         """One of several actions, with exploration, as a column; ``epsilon=0.1`` sets the share of random ones."""
-        return self._column(self._act_transition(state, explore=self.exploring, **kwargs))
+        return self._column(self._act_by_share(state, self.exploring, **kwargs))
 
     def to_env(self, action: Any) -> Any:
         """Actions as environments take them, inside the bounds of their space."""
-        head: Any = getattr(self._algorithm(), "head", None)
-        values = np.asarray(action)
-        return head.to_env(values) if hasattr(head, "to_env") else values
+        return self._algorithm().actions.to_env(np.asarray(action))
 
     @contextmanager
     def without_noise(self) -> Iterator[None]:
@@ -119,29 +128,19 @@ class Frame:
         finally:
             self.exploring = True
 
-    def _act_transition(self, state: Mapping[str, Any], explore: bool, **kwargs: Any) -> torch.Tensor:
-        algorithm = self._algorithm()
-        if algorithm.data.kind == "rollout":
-            raise UsageError(f"{self.plan.launch.frame} acts by `act`, which gives action, log-probability and entropy")
-        obs, mask = self._observed(state)
-        rng = self._rng if explore else None
-        try:
-            action = algorithm.draw(obs, rng, mask, **kwargs)
-        except TypeError as error:
-            raise UsageError(f"act_kwargs {sorted(kwargs)} are not understood: {error}; `epsilon` is") from None
-        return torch.as_tensor(np.asarray(action))
+    def _act(self, state: Mapping[str, Any], explore: bool, **kwargs: Any) -> ActOut:
+        raw, mask = self._observed(state)
+        wrong = sorted(kwargs.keys() - {"epsilon"})
+        if wrong or (kwargs and self.sampled):
+            takes = "a policy that is sampled takes none" if self.sampled else "`epsilon` is"
+            raise UsageError(f"act_kwargs {wrong or sorted(kwargs)} are not understood: {takes}")
+        out: ActOut = self._algorithm().act(raw, mask=mask, explore=explore, rng=self._rng, **kwargs)
+        return out
 
-    def _act_rollout(self, state: Mapping[str, Any], **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        if kwargs:
-            raise UsageError(f"act_kwargs {sorted(kwargs)} are not understood: a policy that is sampled takes none")
-        algorithm = self._algorithm()
-        obs, mask = self._observed(state)
-        rows = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
-        noise = algorithm.head.noise(self._rng, 1, rows)[0] if self.exploring else None
-        _, action = algorithm.draw(obs, noise, mask)
-        output = algorithm.head.mask(algorithm.policy_output(obs), mask)
-        log_prob, entropy, _ = algorithm.head.evaluate(output, action, algorithm._log_std)
-        return tuple(torch.as_tensor(np.asarray(one)) for one in (action, log_prob, entropy))  # type: ignore[return-value]
+    def _act_by_share(self, state: Mapping[str, Any], explore: bool, **kwargs: Any) -> torch.Tensor:
+        if self.sampled:
+            raise UsageError(f"{self.plan.launch.frame} acts by `act`, which gives action, log-probability and entropy")
+        return torch.as_tensor(self._act(state, explore, **kwargs).action)
 
     def _observed(self, state: Mapping[str, Any]) -> tuple[Any, Any]:
         if not isinstance(state, Mapping):
@@ -149,7 +148,7 @@ class Frame:
         values = {key: np.asarray(value) for key, value in state.items()}
         mask = values.pop(MASK_KEY, None)
         raw = values[STATE] if values.keys() == {STATE} else values
-        return self._algorithm().adapter.adapt(raw), None if mask is None else mask.astype(bool)
+        return raw, None if mask is None else mask.astype(bool)
 
     def _algorithm(self) -> Any:
         if self.algorithm is None:
@@ -165,13 +164,13 @@ class Frame:
     # -- learning ----------------------------------------------------------------------------------------------------
     def store_episode(self, episode: list[dict[str, Any]]) -> None:
         """Keep the transitions of one episode to learn from."""
-        rows = rows_of(episode, self._algorithm().adapter, self.algorithm.actions)
-        self.env_step += len(rows)
+        steps = steps_of(episode, self._algorithm().adapter, self.algorithm.actions)
+        self.env_step += len(steps)
         if self.buffer is None:
-            self._rollout += rows
+            self._stored.append(steps)
             return
-        for row in rows:
-            self.buffer.add(**{key: _batched(value) for key, value in with_masks(row).items()})
+        for step in steps:
+            add_step(self.buffer, step)
         if not self.ready:
             self._clock = float(self.env_step)
             self._tell_progress(self.env_step)
@@ -179,9 +178,16 @@ class Frame:
     @property
     def ready(self) -> bool:
         """Whether enough is stored for an update."""
-        if self.buffer is None:
-            return len(self._rollout) >= max(2, int(self.parts.settings.rollout))
-        return self.env_step >= int(self.parts.settings.learning_starts) and len(self.buffer) > 0
+        spec = self._algorithm().data
+        if self.buffer is not None:
+            return bool(self.env_step >= spec.starts and len(self.buffer) > 0)
+        if spec.unit == "episode":
+            return bool(len(self._stored) >= spec.count)
+        return bool(self._stored_steps >= max(2, spec.count))
+
+    @property
+    def _stored_steps(self) -> int:
+        return sum(len(steps) for steps in self._stored)
 
     def update(self, **_unused: bool) -> dict[str, float]:
         """One update: a gradient step from replay, or all epochs over what was stored since the last one.
@@ -196,34 +202,28 @@ class Frame:
         algorithm = self._algorithm()
         if self.buffer is not None:
             return self._update_from_replay(self.buffer)
-        if len(self._rollout) < 2:
+        if self._stored_steps < 2:
             return {}
         self._tell_progress(self.env_step)
-        rows, self._rollout = self._rollout, []
-        metrics, _ = algorithm.learn(rollout_of(rows))
+        episodes, self._stored = self._stored, []
+        metrics, _ = algorithm.learn(batch_of(episodes, algorithm.data.unit))
         self.train_iter += 1
         return dict(metrics)
 
     def _update_from_replay(self, buffer: ReplayBuffer) -> dict[str, float]:
         if not len(buffer):
             return {}
-        settings = self.parts.settings
         # Episodes come whole, but schedules and the target network go by steps: each update stands for its share.
         self._clock = min(float(self.env_step), self._clock + self.steps_per_update)
         self._tell_progress(int(self._clock))
-        if isinstance(buffer, PrioritizedReplayBuffer):
-            buffer.beta = self.algorithm.beta
-        batch = unmasked(buffer.sample(settings.batch, self._learn_rng))
-        metrics, priorities = self.algorithm.learn(batch)
-        buffer.update_priorities(batch["index"], priorities, batch["generation"])
         self.train_iter += 1
-        return dict(metrics)
+        return learn_from_replay(self.algorithm, buffer, self._learn_rng)
 
     @property
     def steps_per_update(self) -> float:
         """Environment steps that one update from replay stands for."""
-        settings = self.parts.settings
-        return float(settings.train_every / settings.updates) if settings.updates else 1.0
+        spec = self.algorithm.data
+        return float(spec.every / spec.updates) if spec.updates else 1.0
 
     def _tell_progress(self, step: int) -> None:
         total = round(self.env_step / self.progress) if self.progress > 0 else _FAR
@@ -243,7 +243,7 @@ class Frame:
             "clock": self._clock,
             "rng": self._rng.bit_generator.state,
             "learn_rng": self._learn_rng.bit_generator.state,
-            "rollout": self._rollout,
+            "rollout": [_row(step) for steps in self._stored for step in steps],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -253,7 +253,7 @@ class Frame:
         self._clock = float(state["clock"])
         self._rng.bit_generator.state = state["rng"]
         self._learn_rng.bit_generator.state = state["learn_rng"]
-        self._rollout = list(state["rollout"])
+        self._stored = _episodes([_batched(row) for row in state["rollout"]])
 
 
 def frame_class(name: str) -> type[Frame]:
@@ -262,21 +262,14 @@ def frame_class(name: str) -> type[Frame]:
     return type(key.upper(), (Frame,), {"algorithm_name": key.upper(), "__module__": __name__})
 
 
-def make_buffer(parts: Parts, num_envs: int) -> ReplayBuffer:
-    """The replay that the settings describe, or the user's own."""
-    settings, own = parts.settings, parts.buffer
-    if isinstance(own, ReplayBuffer):
-        if own.num_envs != num_envs:
-            raise UsageError(f"frame_config.replay_buffer is for {own.num_envs} environments, but there are {num_envs}")
-        return own
-    sizes = {"n_step": settings.n_step, "gamma": settings.gamma}
-    capacity = max(settings.buffer, num_envs)
-    if settings.prioritized:
-        return PrioritizedReplayBuffer(
-            capacity, num_envs, alpha=settings.priority_alpha, beta=settings.priority_beta, **sizes
-        )
-    buffer: ReplayBuffer = (own or ReplayBuffer)(capacity, num_envs, **sizes)
-    return buffer
+def make_buffer(algorithm: Algorithm, parts: Parts, num_envs: int) -> ReplayBuffer:
+    """The replay that the algorithm describes, or the user's own."""
+    own = parts.buffer
+    if not isinstance(own, ReplayBuffer):
+        return make_replay(algorithm.data, num_envs, own or ReplayBuffer)
+    if own.num_envs != num_envs:
+        raise UsageError(f"frame_config.replay_buffer is for {own.num_envs} environments, but there are {num_envs}")
+    return own
 
 
 def __getattr__(name: str) -> type[Frame]:
@@ -287,4 +280,18 @@ def __getattr__(name: str) -> type[Frame]:
 
 
 def _batched(value: Any) -> Any:
-    return {key: _batched(part) for key, part in value.items()} if isinstance(value, dict) else np.asarray(value)[None]
+    """The inverse of `_row`; a checkpoint keeps single numbers as Python's."""
+    if isinstance(value, dict):
+        return {key: _batched(part) for key, part in value.items()}
+    return np.asarray(value, np.float32 if isinstance(value, float) else None)[None]
+
+
+def _row(step: dict[str, Any]) -> Any:
+    """A step as checkpoints keep it: without the axis of the one environment."""
+    return tree_map(lambda leaf: leaf[0], step)
+
+
+def _episodes(steps: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Steps of whole episodes, cut where one ended."""
+    ends = [number + 1 for number, step in enumerate(steps) if step["terminated"][0] or step["truncated"][0]]
+    return [steps[first:end] for first, end in zip([0, *ends], ends, strict=False)]

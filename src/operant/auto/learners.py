@@ -16,8 +16,9 @@ from operant.framework import Context
 from operant.models.loading import import_name
 from operant.tracking import SummaryWriter
 from operant.training.checkpoints import CheckpointStore, write_weights
-from operant.training.collecting import EpisodeLog, TransitionCollector
+from operant.training.collecting import EpisodeLog
 from operant.training.config import TrainConfig
+from operant.training.sources import Source, make_source
 from operant.training.training import Observer, Training
 
 __all__ = ["DatasetLearner", "Learner", "VectorLearner"]
@@ -48,7 +49,7 @@ class Learner(Protocol):
     def replay_folder(self) -> Path: ...
     def middleware(self) -> list[Any]: ...
     def begin(self) -> None: ...
-    def judge(self) -> tuple[float, bool]: ...
+    def end_epoch(self) -> tuple[float, bool]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
     def close(self) -> None: ...
@@ -73,8 +74,6 @@ class VectorLearner(Training):
         super().__init__(config, writer, observer)
         self.schedule = equip(self.algorithm, parts)
         probe(self.algorithm, self.env.single_observation_space)
-        if parts.buffer is not None and isinstance(self.collector, TransitionCollector):
-            self.collector.buffer = make_buffer(parts, config.env.num_envs)
         self.store = CheckpointStore(folder / "model")
         self.films: list[Films] = []
         self.due = self._limit
@@ -105,6 +104,11 @@ class VectorLearner(Training):
         """How many steps there would be if episodes go on being as long as they were."""
         return round(self.env_step * self._limit / self.episodes) if self.episodes else _FAR
 
+    def _make_source(self) -> Source:
+        own = self._parts.buffer
+        buffer = None if own is None else make_buffer(self.algorithm, self._parts, self.config.env.num_envs)
+        return make_source(self.algorithm, self.collector, self.rng, buffer)
+
     def middleware(self) -> list[Any]:
         own = [import_name(one) if isinstance(one, str) else one for one in self.config.callbacks]
         return [self.work, self.log, self.film, *(make(self) for make in own)]
@@ -127,10 +131,10 @@ class VectorLearner(Training):
         for films in self.films[:1]:
             films.after(self.episodes, self.env_step, self.algorithm, self.normalizer)
 
-    def judge(self) -> tuple[float, bool]:  # type: ignore[override]
-        """The mean return in the test environment, and whether it is the best so far. An epoch ends with it."""
+    def end_epoch(self) -> tuple[float, bool]:
+        """The mean return in the test environment, and whether it is the best so far."""
         before = self.best
-        found = super().judge()
+        found = self.evaluate_now()
         self._judged += len(found.returns)
         for films in self.films[1:]:
             films.after(self._judged, self.env_step, self.algorithm, self.normalizer)
@@ -266,7 +270,7 @@ class DatasetLearner:
                 else:
                     self.writer.add_scalar(name, float(value), step)
 
-    def judge(self) -> tuple[float, bool]:
+    def end_epoch(self) -> tuple[float, bool]:
         """The mean total reward of test episodes, without noise, and whether it is the best so far."""
         with self.frame.without_noise():
             results = [next(self.test_dataset) for _ in range(self._test_episodes)]

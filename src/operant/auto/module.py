@@ -78,7 +78,7 @@ class TaskModule(LightningModule):
 
     def on_train_epoch_end(self) -> None:
         learner = self.learner
-        reward, best = learner.judge()
+        reward, best = learner.end_epoch()
         self.rewards.append(reward)
         # Recorded by environment steps, like all else; Lightning gets it for its callbacks and its bar.
         self.writer.add_scalar("total_reward", reward, learner.env_step)

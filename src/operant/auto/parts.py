@@ -236,11 +236,11 @@ def probe(algorithm: Any, observation_space: Any) -> None:
                 f"frame_config.models: the network cannot take observations of {observation_space}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-    first = output[0] if isinstance(output, tuple) and algorithm.data.kind == "rollout" else output
+    first = output[0] if isinstance(output, tuple) else output
     want = (2, algorithm.actions.outputs)
     if not isinstance(first, torch.Tensor) or tuple(first.shape) != want:
         got = tuple(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
-        what = "logits or means" if algorithm.data.kind == "rollout" else "action values"
+        what = "logits or means" if algorithm.data.on_policy else "action values"
         raise UsageError(
             f"frame_config.models: for 2 observations the network must give {what} of shape {want}, but gave {got}"
         )

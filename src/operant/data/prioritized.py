@@ -56,7 +56,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def transitions(self, slot: Array) -> dict[str, Tree]:
         arrays = self._arrays
-        if self._kernels is None or arrays["reward"].dtype != np.float32:
+        if self._kernels is None or arrays["reward"].dtype != np.float32 or "discount" in arrays:
             return super().transitions(slot)
         count = slot.size
         # Made here, one by one: numba takes twice as long to hand over a new array, numpy to unpack one of two rows.

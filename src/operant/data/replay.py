@@ -22,7 +22,7 @@ from operant.errors import UsageError, nearest
 
 __all__ = ["ReplayBuffer"]
 
-_MADE_HERE = {"next_obs", "discount", "index", "generation", "final_at", "weight", "mask", "first"}
+_MADE_HERE = {"next_obs", "index", "generation", "final_at", "weight", "mask", "first"}
 _OF_THE_END = {"obs", "reward", "terminated", "truncated"}  # fields of a batch that are not those of its first step
 
 
@@ -83,7 +83,8 @@ class ReplayBuffer:
     ) -> None:
         """Store one step of each environment: trees of arrays [N, ...].
 
-        ``next_obs`` is what truly followed the action (``step.next_obs``), also at the end of an episode.
+        ``next_obs`` is what truly followed the action (``step.next_obs``), also at the end of an episode. Steps
+        that are n-step ones already come with their ``discount``, which batches then have instead of gamma.
         """
         terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         fields = {"obs": obs, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated}
@@ -116,6 +117,8 @@ class ReplayBuffer:
         taken = sorted(_MADE_HERE & fields.keys())
         if taken:
             raise UsageError(f"a step must not have the fields {taken}; batches have others of these names")
+        if "discount" in fields and self.n_step != 1:
+            raise UsageError(f"steps have a discount of their own, but the buffer has n_step={self.n_step}: give it 1")
         self._allocate_spec(tree_spec(fields), {name: tree_structure(field, name) for name, field in fields.items()})
 
     def _allocate_spec(self, spec: Any, structure: dict[str, Any]) -> None:
@@ -221,7 +224,7 @@ class ReplayBuffer:
         """
         if self.n_step == 1:
             steps = ends = self._steps.take(slot)
-            last, reward, discount = slot, steps["reward"], np.full(slot.size, self.gamma, np.float32)
+            last, reward, discount = slot, steps["reward"], self._discount(steps)
         else:
             steps, ends, last, reward, discount = self._n_steps(slot)
         discount[ends["terminated"]] = 0.0
@@ -236,6 +239,12 @@ class ReplayBuffer:
         batch["index"] = slot
         batch["generation"] = np.ascontiguousarray(steps["generation"])
         return batch
+
+    def _discount(self, steps: Array) -> Array:
+        """What the value of the observation behind single steps counts, terminations aside."""
+        if "discount" in self._structure:
+            return np.array(steps["discount"], np.float32)
+        return np.full(steps.size, self.gamma, np.float32)
 
     def _n_steps(self, slot: Array) -> tuple[Array, Array, Array, Array, Array]:
         """First and last step of each n-step transition, slot of the last, discounted reward, gamma^(steps taken)."""
@@ -327,7 +336,8 @@ class ReplayBuffer:
         whole = {name: self._of_records(name, steps) for name in self._structure if name != "obs"}
         whole |= {"obs": self._obs(flat), "next_obs": self._next_obs(*self._after_last(flat, steps["final_at"]))}
         batch: dict[str, Tree] = tree_map(lambda leaf: leaf.reshape(total, -1, *leaf.shape[1:]), whole)
-        batch["discount"] = np.where(batch["terminated"], 0.0, self.gamma).astype(np.float32)
+        discount = self._discount(steps).reshape(total, -1)
+        batch["discount"] = np.where(batch["terminated"], np.float32(0.0), discount)
         first = mask.copy()
         first[1:] &= ~mask[:-1]
         return batch | {"mask": mask, "first": first, "index": slot, "generation": generation}

@@ -37,6 +37,13 @@ class ActionSpec:
     def discrete(self) -> bool:
         return self.kind == "discrete"
 
+    def to_env(self, action: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Actions [N, …] as the environment takes them: continuous ones inside the bounds and in the space's shape."""
+        if self.low is None or self.high is None:
+            return action
+        flat = np.clip(action.reshape(len(action), -1), self.low.reshape(-1), self.high.reshape(-1))
+        return np.asarray(flat.reshape(len(action), *self.shape))
+
 
 def action_spec(space: Space[Any]) -> ActionSpec:
     """Read an action space; one that no head fits is an error."""

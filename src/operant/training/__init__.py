@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         BaseSerialEvaluator,
         DQNPolicy,
         SampleCollector,
+        SerialPolicy,
         make_envs,
     )
     from operant.training.targets import list_presets, load_config
@@ -31,6 +32,7 @@ _HOMES = {
     "BaseSerialEvaluator": ".serial",
     "DQNPolicy": ".serial",
     "SampleCollector": ".serial",
+    "SerialPolicy": ".serial",
     "make_envs": ".serial",
     "serial_pipeline": ".pipeline",
     "get_epsilon_greedy_fn": ".exploration",
@@ -59,6 +61,7 @@ __all__ = [
     "Evaluation",
     "Observer",
     "SampleCollector",
+    "SerialPolicy",
     "TrainConfig",
     "TrainResult",
     "Training",

@@ -1,18 +1,25 @@
-"""From environments to data: rollouts for on-policy algorithms, transitions for replay."""
+"""From environments to data: one loop makes every transition, and what it is called with keeps them."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
-from operant.data import PrioritizedReplayBuffer, ReplayBuffer, tree_map
+from operant.algorithms.contracts import Actor, Algorithm, Array, PopulationAlgorithm, RecurrentAlgorithm
+from operant.data import tree_map
+from operant.data.batches import finals, replace_rows, split_episodes, take_rows
 from operant.envs.vector import Step, VectorEnv
 from operant.models.observations import MASK_KEY
 from operant.training.normalizing import Normalizer
 
-__all__ = ["EpisodeLog", "RolloutCollector", "TransitionCollector", "unmasked"]
+__all__ = ["Collector", "EpisodeLog", "Rollout", "allowed_actions", "initial_state"]
+
+Keep = Callable[[int, Any, Any, Array, Array, Step, Any, Any, dict[str, Any]], None]
+"""Called for each step with its number, obs, mask, action, reward, the step as the environment gave it, the observation
+to act on next with its mask, and further fields."""
 
 
 class EpisodeLog:
@@ -49,11 +56,28 @@ class EpisodeLog:
         self.count = int(state["count"])
 
 
-class _Collector:
-    """What both kinds share: the environments, where they stand, and the random numbers of exploration."""
+def allowed_actions(env: VectorEnv, algorithm: Algorithm, obs: Any) -> Array | None:
+    """Which actions may be taken now [N, A], by the environment or its observation; None: all."""
+    mask = env.action_mask
+    return mask if mask is not None else algorithm.adapter.mask(obs, None)
+
+
+def initial_state(algorithm: Algorithm, rows: int) -> Any:
+    """The state of a policy with memory at the beginning of an episode."""
+    return cast(RecurrentAlgorithm, algorithm).initial_state(rows)
+
+
+class Collector:
+    """Environments with a policy in them: where they are, what their observations are scaled by, random numbers."""
 
     def __init__(
-        self, env: VectorEnv, algorithm: Any, normalizer: Normalizer | None, rng: np.random.Generator, window: int
+        self,
+        env: VectorEnv,
+        algorithm: Algorithm,
+        *,
+        normalizer: Normalizer | None = None,
+        rng: np.random.Generator,
+        window: int = 100,
     ) -> None:
         self.env = env
         self.algorithm = algorithm
@@ -63,29 +87,164 @@ class _Collector:
         self.env_step = 0
         self._obs: Any = None
         self._raw: Any = None
+        self._remembers = "state" in algorithm.data.fields
+        self._state: Any = initial_state(algorithm, env.num_envs) if self._remembers else None
         # Asked once: whether this kind of environment ever says which actions are allowed.
         own_mask = type(env).action_mask is not VectorEnv.action_mask
         self._masks = own_mask or MASK_KEY in getattr(env.single_observation_space, "spaces", {})
 
-    def reset(self, seed: int) -> None:
-        self._stand(self.env.reset(seed))
+    def reset(self, seed: int | None = None) -> None:
+        """Begin an episode in every environment; without a seed their random numbers go on."""
+        self._raw = self.env.reset(seed)
+        self._obs = self._adapted(self._raw)
+        if self._remembers:
+            self._state = initial_state(self.algorithm, self.env.num_envs)
 
-    def _stand(self, raw: Any) -> None:
-        self._raw = raw
-        self._obs = self._adapted(raw)
+    def run(
+        self,
+        steps: int,
+        keep: Keep,
+        *,
+        total_steps: int | None = None,
+        epsilon: float | None = None,
+        act: Actor | None = None,
+    ) -> Any:
+        """Make so many steps in each environment and hand each transition to `keep`; returns the last observation.
+
+        With `total_steps` the algorithm is told its progress before each step: for policies whose exploration
+        falls, and which do not wait for a rollout.
+        """
+        env, algorithm, normalizer, rows = self.env, self.algorithm, self.normalizer, self.env.num_envs
+        advance, adapted, masked, remembers = env.step, self._adapted, self._masks, self._remembers
+        act = act or algorithm.actor(self.rng, steps, rows, epsilon=epsilon)
+        obs, state = self._obs, self._state
+        mask = allowed_actions(env, algorithm, self._raw) if masked else None
+        next_mask = None
+        for t in range(steps):
+            if total_steps is not None:
+                algorithm.set_progress(self.env_step, total_steps)
+            for_env, action, extras = act(obs, mask, state)
+            step = advance(for_env)
+            reward = step.reward if normalizer is None else normalizer.reward(step.reward, step.done)
+            self._raw = step.obs
+            following = adapted(step.obs)
+            if masked:
+                next_mask = allowed_actions(env, algorithm, step.obs)
+            if remembers:
+                extras, state = {**extras, "state": state}, extras["state"]
+                if step.final_obs is not None:
+                    state = replace_rows(state, initial_state(algorithm, rows), step.done)
+            keep(t, obs, mask, action, reward, step, following, next_mask, extras)
+            if step.final_obs is not None:
+                self.episodes.add(step)
+            obs, mask = following, next_mask
+            self.env_step += rows
+        self._obs, self._state = obs, state
+        return obs
 
     def _adapted(self, raw: Any, learn: bool = True) -> Any:
         adapted = self.algorithm.adapter.adapt(raw)
         return adapted if self.normalizer is None else self.normalizer.observe(adapted, learn)
 
-    def _mask(self) -> Any:
-        if not self._masks:
-            return None
-        mask = self.env.action_mask
-        return mask if mask is not None else self.algorithm.adapter.mask(self._raw, None)
+    def last_obs(self, step: Step, rows: Array) -> Any:
+        """The last observations of the episodes that ended in these environments, as networks take them."""
+        return self._adapted(take_rows(step.final_obs, rows), learn=False)
 
+    def next_obs(self, step: Step, following: Any) -> Any:
+        """What truly followed a step in every environment, as networks take it."""
+        return following if step.final_obs is None else self._adapted(step.final_obs, learn=False)
+
+    def next_mask(self, step: Step, following: Array | None) -> Array | None:
+        """Which actions the state that truly followed allows: where an episode ended, that of its last observation."""
+        if following is None or step.final_obs is None:
+            return following
+        last = self.algorithm.adapter.mask(step.final_obs, None)
+        # Where the last state says nothing of it, everything counts as allowed: the next episode's would be wrong.
+        return np.where(step.done[:, None], True if last is None else last, following)
+
+    # -- what is collected -------------------------------------------------------------------------------------------
+    def trajectory(self, steps: int, *, epsilon: float | None = None) -> list[dict[str, Any]]:
+        """Steps as dicts of arrays [N, …]: see `operant.data.batches`."""
+        kept: list[dict[str, Any]] = []
+        self.run(steps, self.each_step(kept.append), epsilon=epsilon)
+        return kept
+
+    def whole_episodes(self, count: int, *, epsilon: float | None = None) -> list[dict[str, Any]]:
+        """`count` episodes from their beginning, each environment its share: the first to end would be short ones."""
+        if self.env_step:
+            self.reset()
+        quota = np.full(self.env.num_envs, count // self.env.num_envs)
+        quota[: count % self.env.num_envs] += 1
+        kept: list[dict[str, Any]] = []
+        keep = self.each_step(kept.append)
+        left = quota.copy()
+        while (left > 0).any():
+            self.run(1, keep, epsilon=epsilon)
+            left -= kept[-1]["terminated"] | kept[-1]["truncated"]
+        return split_episodes(kept, quota)
+
+    def candidate_returns(self, candidates: Array) -> Array:
+        """The return of one episode of each candidate; an environment whose episode has ended takes the next one."""
+        if self.env_step:
+            self.reset()
+        rows, count = self.env.num_envs, len(candidates)
+        returns = np.zeros(count)
+        playing = np.arange(rows)  # beyond the last candidate: the environment has nothing to do any more
+        upcoming, left = rows, count
+        make_actor = cast(PopulationAlgorithm, self.algorithm).candidate_actor
+        act: Actor | None = None
+
+        def keep(_t: int, _obs: Any, _mask: Any, _action: Any, _reward: Any, step: Step, *_rest: Any) -> None:
+            nonlocal act, upcoming, left
+            if step.episodes is None:
+                return
+            act = None
+            for row, value in zip(step.episodes.env, step.episodes.returns, strict=True):
+                if playing[row] < count:
+                    returns[playing[row]] = value
+                    left -= 1
+                playing[row] = upcoming
+                upcoming += 1
+
+        while left:
+            act = act or make_actor(candidates[np.minimum(playing, count - 1)])
+            self.run(1, keep, act=act)
+        return returns
+
+    def each_step(self, consume: Callable[[dict[str, Any]], None]) -> Keep:
+        """What `run` takes to hand on each step as a dict of arrays [N, …]."""
+        own = set(self.algorithm.data.fields)
+
+        def keep(
+            _t: int,
+            obs: Any,
+            mask: Any,
+            action: Array,
+            reward: Array,
+            step: Step,
+            following: Any,
+            next_mask: Any,
+            extras: dict[str, Any],
+        ) -> None:
+            happened = {
+                "obs": obs,
+                "action": action,
+                "reward": reward.astype(np.float32),
+                "terminated": step.terminated,
+                "truncated": step.truncated,
+                "next_obs": self.next_obs(step, following),
+            }
+            if mask is not None:
+                happened |= {"mask": mask, "next_mask": self.next_mask(step, next_mask)}
+            if extras:
+                happened |= {name: value for name, value in extras.items() if name in own}
+            consume(happened)
+
+        return keep
+
+    # -- saving ------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:
-        return {
+        state = {
             "env": self.env.save_state(),
             "rng": self.rng.bit_generator.state,
             "episodes": self.episodes.state_dict(),
@@ -93,6 +252,7 @@ class _Collector:
             "normalizer": None if self.normalizer is None else self.normalizer.state_dict(),
             "obs": tree_map(np.array, self._obs),
         }
+        return {**state, "state": self._state} if self._remembers else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._raw = self.env.load_state(state["env"])
@@ -102,161 +262,79 @@ class _Collector:
         if self.normalizer is not None:
             self.normalizer.load_state_dict(state["normalizer"])
         # As it was scaled then, not anew; an environment that begins new episodes has a new observation.
-        self._obs = state["obs"] if self.env.exact else self._adapted(self._raw, learn=False)
+        exact = self.env.exact
+        self._obs = state["obs"] if exact else self._adapted(self._raw, learn=False)
+        if self._remembers and exact:
+            self._state = state["state"]
 
 
-class RolloutCollector(_Collector):
-    """Fills [T, N] arrays that are used again for the next rollout."""
+class Rollout:
+    """Arrays [T, N, …] that one rollout after the other fills; their keys are the fields the algorithm asks for."""
 
-    def __init__(
-        self,
-        env: VectorEnv,
-        algorithm: Any,
-        steps: int,
-        *,
-        normalizer: Normalizer | None = None,
-        rng: np.random.Generator,
-        window: int = 100,
-    ) -> None:
-        super().__init__(env, algorithm, normalizer, rng, window)
+    def __init__(self, collector: Collector, steps: int) -> None:
+        self.collector = collector
         self.steps = steps
-        rows = env.num_envs
+        self._fields = collector.algorithm.data.fields
+        self._rows = rows = collector.env.num_envs
         self._reward = np.zeros((steps, rows), np.float32)
         self._terminated = np.zeros((steps, rows), bool)
         self._truncated = np.zeros((steps, rows), bool)
-        self._all_obs: Any = None
-        self._action: Any = None
+        self._arrays: dict[str, Any] = {}  # by path, made with the first step
+        self._final_obs: list[Any] = []
+        self._final_at: list[Array] = []
+        self._masks: list[Array] = []
 
     def collect(self) -> dict[str, Any]:
-        """One rollout with the policy as it is; see `OnPolicy` for its keys."""
-        env, algorithm, steps, rows = self.env, self.algorithm, self.steps, self.env.num_envs
-        obs = self._obs
-        if self._all_obs is None:
-            self._all_obs = tree_map(lambda part: np.zeros((steps + 1, *part.shape), part.dtype), obs)
-        noise = algorithm.head.noise(self.rng, steps, rows)
-        final_obs: list[Any] = []
-        final_at: list[Any] = []
-        masks: list[Any] = []
-        whole = not isinstance(obs, dict)
-        draw, advance, adapted, masked, normalizer = (
-            algorithm.draw,
-            env.step,
-            self._adapted,
-            self._masks,
-            self.normalizer,
-        )
-        rewards, terminated, truncated = self._reward, self._terminated, self._truncated
-        mask = None
-        for t in range(steps):
-            self._store(t, obs, whole)
-            if masked:
-                mask = self._mask()
-                if mask is not None:
-                    masks.append(mask)
-            for_env, action = draw(obs, noise[t], mask)
-            if self._action is None:
-                self._action = np.zeros((steps, *action.shape), action.dtype)
-            self._action[t] = action
-            step = advance(for_env)
-            terminated[t] = step.terminated
-            truncated[t] = step.truncated
-            rewards[t] = step.reward if normalizer is None else normalizer.reward(step.reward, step.done)
-            self._raw = step.obs
-            obs = adapted(step.obs)
-            if step.final_obs is not None:
-                self.episodes.add(step)
-                # Where both flags are set termination counts, and nothing is bootstrapped.
-                cut = np.flatnonzero(step.truncated & ~step.terminated)
-                if cut.size:
-                    final_obs.append(self._adapted(_rows(step.final_obs, cut), learn=False))
-                    final_at.append(t * rows + cut)
-        self._obs = obs
-        self._store(steps, obs, whole)
-        self.env_step += steps * rows
-        return {
-            "obs": self._all_obs,
-            "action": self._action,
+        """One rollout with the policy as it is; the arrays are the same each time."""
+        self._final_obs, self._final_at, self._masks = [], [], []
+        last = self.collector.run(self.steps, self._keep)
+        self._store("obs", self.steps, last, 1)
+        batch = {
             "reward": self._reward,
             "terminated": self._terminated,
             "truncated": self._truncated,
-            "final_obs": _concatenate(final_obs),
-            "final_at": np.concatenate(final_at) if final_at else np.zeros(0, np.int64),
-            "mask": np.stack(masks) if masks else None,
+            "mask": np.stack(self._masks) if self._masks else None,
+            **finals(self._final_obs, self._final_at),
+            **self._arrays,
         }
+        return {name: batch[name] for name in self._fields}
 
-    def _store(self, t: int, obs: Any, whole: bool) -> None:
-        if whole:
-            self._all_obs[t] = obs
-        else:
-            for key, part in obs.items():
-                self._all_obs[key][t] = part
-
-
-class TransitionCollector(_Collector):
-    """Acts with exploration and puts every step into a replay buffer."""
-
-    def __init__(
+    def _keep(
         self,
-        env: VectorEnv,
-        algorithm: Any,
-        buffer: ReplayBuffer | PrioritizedReplayBuffer,
-        *,
-        normalizer: Normalizer | None = None,
-        rng: np.random.Generator,
-        window: int = 100,
+        t: int,
+        obs: Any,
+        mask: Any,
+        action: Array,
+        reward: Array,
+        step: Step,
+        _following: Any,
+        _next_mask: Any,
+        extras: dict[str, Any],
     ) -> None:
-        super().__init__(env, algorithm, normalizer, rng, window)
-        self.buffer = buffer
+        self._store("obs", t, obs, 1)
+        self._store("action", t, action)
+        self._reward[t] = reward
+        self._terminated[t] = step.terminated
+        self._truncated[t] = step.truncated
+        if mask is not None:
+            self._masks.append(mask)
+        for name, value in extras.items():
+            self._store(name, t, value)
+        if step.final_obs is not None:
+            # Where both flags are set termination counts, and nothing is bootstrapped.
+            cut = np.flatnonzero(step.truncated & ~step.terminated)
+            if cut.size:
+                self._final_obs.append(self.collector.last_obs(step, cut))
+                self._final_at.append(t * self._rows + cut)
 
-    def collect(self, steps: int, total_steps: int) -> int:
-        """At least so many environment steps; returns how many."""
-        env, algorithm, buffer, rows = self.env, self.algorithm, self.buffer, self.env.num_envs
-        passes = max(1, -(-steps // rows))
-        for _ in range(passes):
-            algorithm.set_progress(self.env_step, total_steps)
-            mask = self._mask()
-            action = algorithm.draw(self._obs, self.rng, mask)
-            step = env.step(action)
-            reward = step.reward if self.normalizer is None else self.normalizer.reward(step.reward, step.done)
-            stored = _with_mask(self._obs, mask)
-            following = self._move_on(step, mask)
-            buffer.add(stored, action, reward, step.terminated, step.truncated, following)
-            if step.final_obs is not None:
-                self.episodes.add(step)
-            self.env_step += rows
-        return passes * rows
-
-    def _move_on(self, step: Step, mask: Any) -> Any:
-        """Stand at the new observation; returns what truly followed, which differs where an episode ended."""
-        self._raw = step.obs
-        self._obs = self._adapted(step.obs)
-        next_mask = None if mask is None else self._mask()
-        if step.final_obs is None:
-            return _with_mask(self._obs, next_mask)
-        return _with_mask(self._adapted(step.final_obs, learn=False), next_mask)
-
-
-def _rows(tree: Any, index: Any) -> Any:
-    return tree_map(lambda part: part[index], tree)
-
-
-def _with_mask(obs: Any, mask: Any) -> Any:
-    return obs if mask is None else {"obs": obs, "mask": mask}
-
-
-def unmasked(batch: dict[str, Any]) -> dict[str, Any]:
-    """A batch of replay as DQN takes it: masks beside the observations, not inside."""
-    if isinstance(batch["obs"], dict) and set(batch["obs"]) == {"obs", "mask"}:
-        batch = dict(batch)
-        batch["next_mask"] = batch["next_obs"]["mask"]
-        batch["next_obs"] = batch["next_obs"]["obs"]
-        batch["obs"] = batch["obs"]["obs"]
-    return batch
-
-
-def _concatenate(parts: list[Any]) -> Any:
-    if not parts:
-        return np.zeros((0, 0), np.float32)
-    if isinstance(parts[0], dict):
-        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return np.concatenate(parts)
+    def _store(self, name: str, t: int, value: Any, more: int = 0) -> None:
+        arrays = self._arrays.get(name)
+        if arrays is None:
+            size = self.steps + more
+            arrays = tree_map(lambda part: np.zeros((size, *part.shape), part.dtype), value)
+            self._arrays[name] = arrays
+        if isinstance(arrays, dict):
+            for key, part in value.items():
+                arrays[key][t] = part
+        else:
+            arrays[t] = value

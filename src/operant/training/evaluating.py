@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from operant.envs.vector import VectorEnv
+from operant.algorithms.base import count_rows
+from operant.algorithms.contracts import Algorithm
+from operant.data.batches import replace_rows
+from operant.envs.vector import Array, Step, VectorEnv
+from operant.training.collecting import allowed_actions, initial_state
 from operant.training.normalizing import Normalizer
 
-__all__ = ["Evaluation", "evaluate", "greedy_or_sampled"]
+__all__ = ["Evaluation", "Player", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Evaluation:
 
 
 def evaluate(
-    algorithm: Any,
+    algorithm: Algorithm,
     env: VectorEnv,
     episodes: int,
     seed: int,
@@ -43,7 +47,7 @@ def evaluate(
     Every environment plays the same number (the first ones one more if it does not divide): taking whichever end
     first would favour short episodes.
     """
-    rng = np.random.default_rng([seed, 2])
+    player = Player(algorithm, env, normalizer, np.random.default_rng([seed, 2]) if explore else None)
     rows = env.num_envs
     quota = np.full(rows, episodes // rows)
     quota[: episodes % rows] += 1
@@ -52,13 +56,7 @@ def evaluate(
     obs = env.reset(seed)
     left = int(quota.sum())
     while left:
-        adapted = algorithm.adapter.adapt(obs)
-        if normalizer is not None:
-            adapted = normalizer.observe(adapted, learn=False)
-        mask = env.action_mask
-        if mask is None:
-            mask = algorithm.adapter.mask(obs, None)
-        step = env.step(greedy_or_sampled(algorithm, adapted, mask, rng if explore else None))
+        step = player.step(obs)
         obs = step.obs
         ended = step.info.get("episodes")
         if ended is not None:
@@ -72,9 +70,37 @@ def evaluate(
     )
 
 
-def greedy_or_sampled(algorithm: Any, adapted: Any, mask: Any, rng: np.random.Generator | None) -> Any:
-    if algorithm.data.kind == "rollout":
-        rows = len(next(iter(adapted.values()))) if isinstance(adapted, dict) else len(adapted)
-        noise = None if rng is None else algorithm.head.noise(rng, 1, rows)[0]
-        return algorithm.draw(adapted, noise, mask)[0]
-    return algorithm.draw(adapted, rng, mask)
+class Player:
+    """A policy that plays and does not learn: greedily, or sampled where there is a generator."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        env: VectorEnv,
+        normalizer: Normalizer | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.env = env
+        self.normalizer = normalizer
+        self.rng = rng
+        self._remembers = "state" in algorithm.data.fields
+        self._state: Any = initial_state(algorithm, env.num_envs) if self._remembers else None
+
+    def step(self, obs: Any) -> Step:
+        """Act on these observations in the environments; memory of episodes that ended with it is lost."""
+        step = self.env.step(self.act(obs, allowed_actions(self.env, self.algorithm, obs)))
+        if self._remembers and step.final_obs is not None:
+            start = initial_state(self.algorithm, self.env.num_envs)
+            self._state = replace_rows(self._state, start, step.done)
+        return step
+
+    def act(self, obs: Any, mask: Array | None = None) -> Array:
+        """Actions for observations as environments give them."""
+        adapted = self.algorithm.adapter.adapt(obs)
+        if self.normalizer is not None:
+            adapted = self.normalizer.observe(adapted, learn=False)
+        act = self.algorithm.actor(self.rng, 1, count_rows(adapted))
+        action, _, extras = act(adapted, mask, self._state)
+        self._state = extras.get("state")
+        return np.asarray(action)

@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from operant.algorithms.dqn import DQN, DQNSettings
+from operant.algorithms import Algorithm, find_algorithm
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.data.batches import add_step, rollout_batch, sample_batch
 from operant.envs import make_env
 from operant.envs.vector import VectorEnv
 from operant.errors import UsageError
 from operant.tracking import SummaryWriter
 from operant.training.arithmetic import use_one_thread
 from operant.training.checkpoints import write_weights
+from operant.training.collecting import Collector
 from operant.training.config import TrainConfig
 from operant.training.dialects import from_di_engine
 from operant.training.evaluating import evaluate
@@ -31,6 +33,7 @@ __all__ = [
     "BaseSerialEvaluator",
     "DQNPolicy",
     "SampleCollector",
+    "SerialPolicy",
     "make_envs",
 ]
 
@@ -49,7 +52,7 @@ def make_envs(
 class _Mode:
     """One side of a policy, with the attributes that loops ask for."""
 
-    def __init__(self, policy: DQNPolicy) -> None:
+    def __init__(self, policy: SerialPolicy) -> None:
         self.policy = policy
         self.algorithm = policy.algorithm
 
@@ -67,32 +70,35 @@ class _Mode:
         self.algorithm.load_state_dict(state)
 
 
-class DQNPolicy:
-    """A DQN with the three modes of a DI-engine policy; `model` gives and takes weights."""
+class SerialPolicy:
+    """The algorithm of a config with the three modes of a DI-engine policy, each of which gives and takes weights."""
 
     def __init__(
         self, main_config: Mapping[str, Any], create_config: Mapping[str, Any], env: VectorEnv, seed: int = 0
     ) -> None:
         use_one_thread()
         config = TrainConfig.from_mapping(from_di_engine(main_config, create_config))
-        settings = config.algorithm_settings
-        if not isinstance(settings, DQNSettings):
-            raise UsageError(
-                f"DQNPolicy takes a config of a dqn; create_config.policy.type is {create_config['policy']}"
-            )
         self.config = config
-        self.algorithm = DQN(env.single_observation_space, env.single_action_space, settings, config.model, seed)
+        kind, _ = find_algorithm(config.algorithm["name"])
+        self.algorithm: Algorithm = kind(
+            env.single_observation_space, env.single_action_space, config.algorithm_settings, config.model, seed
+        )
+        spec = self.algorithm.data
         self.attributes = {
-            "batch_size": settings.batch,
-            "learning_rate": settings.learning_rate,
-            "n_sample": settings.train_every,
-            "discount_factor": settings.gamma,
+            "batch_size": spec.batch,
+            "learning_rate": getattr(config.algorithm_settings, "learning_rate", None),
+            "n_sample": spec.count * env.num_envs if spec.on_policy else spec.every,
+            "discount_factor": spec.gamma,
             "cuda": False,
-            "device": "cpu",
+            "device": self.algorithm.device,
         }
         self.learn_mode = _Mode(self)
         self.collect_mode = _Mode(self)
         self.eval_mode = _Mode(self)
+
+
+DQNPolicy = SerialPolicy
+"""DI-engine's name for it."""
 
 
 class BaseLearner:
@@ -108,13 +114,16 @@ class BaseLearner:
         self._every = int((cfg or {}).get("log_show_freq", 100))
         self.priorities: tuple[Any, Any, Any] | None = None
 
-    def train(self, data: dict[str, Any], envstep: int = -1) -> dict[str, float]:
-        """One gradient step from a batch of the replay buffer."""
+    def train(self, data: Any, envstep: int = -1) -> dict[str, float]:
+        """One update: from a batch of the replay buffer, or of an on-policy algorithm from what was collected."""
         self.policy.algorithm.measure = self.train_iter % self._every == 0
         if envstep >= 0:
             self.policy.algorithm.set_progress(envstep, max(envstep, self.policy.policy.config.total_steps))
+        if self.policy.algorithm.data.on_policy:
+            data = rollout_batch(data)
         metrics, sizes = self.policy.algorithm.learn(data)
-        self.priorities = (data["index"], sizes, data["generation"])
+        if sizes is not None:
+            self.priorities = (data["index"], sizes, data["generation"])
         if metrics:
             self._writer.add_scalars({f"learner/{key}": value for key, value in metrics.items()}, self.train_iter)
         self.train_iter += 1
@@ -129,7 +138,7 @@ class BaseLearner:
 
 
 class SampleCollector:
-    """Steps the environments ε-greedily; what it collects is a list of steps of all of them."""
+    """Steps the environments with exploration; what it collects is a list of steps of all of them."""
 
     def __init__(
         self,
@@ -141,40 +150,31 @@ class SampleCollector:
         seed: int = 0,
     ) -> None:
         self.exp_name = exp_name
-        self.envstep = 0
-        self._env = env
         self._policy = policy
         self._writer = tb_logger
         self._n_sample = int((cfg or {}).get("n_sample") or policy.get_attribute("n_sample"))
-        self._rng = np.random.default_rng([seed, 7])
-        self._obs = env.reset(seed)
+        self._collector = Collector(env, policy.algorithm, rng=np.random.default_rng([seed, 7]))
+        self._collector.reset(seed)
+
+    @property
+    def envstep(self) -> int:
+        """Environment steps so far."""
+        return self._collector.env_step
 
     def collect(
         self, n_sample: int | None = None, train_iter: int = 0, policy_kwargs: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """At least `n_sample` transitions, with the exploration of ``policy_kwargs={'eps': …}``."""
-        algorithm, rows = self._policy.algorithm, self._env.num_envs
-        epsilon = float((policy_kwargs or {}).get("eps", 0.0))
-        steps = []
-        for _ in range(max(1, -(-(n_sample or self._n_sample) // rows))):
-            obs = algorithm.adapter.adapt(self._obs)
-            action = algorithm.draw(obs, self._rng, self._env.action_mask, epsilon)
-            step = self._env.step(action)
-            steps.append(
-                {
-                    "obs": obs,
-                    "action": action,
-                    "reward": step.reward,
-                    "terminated": step.terminated,
-                    "truncated": step.truncated,
-                    "next_obs": algorithm.adapter.adapt(step.next_obs),
-                }
-            )
-            self._obs = step.obs
-            self.envstep += rows
-            if step.episodes is not None:
-                self._writer.add_scalar("collector/return", float(step.episodes.returns.mean()), self.envstep)
-        return steps
+        """At least `n_sample` transitions; ``policy_kwargs={'eps': …}`` is a share of random actions, by default 0."""
+        sampled = self._policy.algorithm.data.on_policy
+        epsilon = (policy_kwargs or {}).get("eps", None if sampled else 0.0)
+        rows, before = self._collector.env.num_envs, self._collector.episodes.count
+        steps = max(1, -(-(n_sample or self._n_sample) // rows))
+        trajectory = self._collector.trajectory(steps, epsilon=epsilon)
+        ended = self._collector.episodes.count - before
+        if ended:
+            latest = list(self._collector.episodes.returns)[-ended:]
+            self._writer.add_scalar("collector/return", float(np.mean(latest)), self.envstep)
+        return trajectory
 
 
 class AdvancedReplayBuffer:
@@ -202,12 +202,12 @@ class AdvancedReplayBuffer:
                 kind = PrioritizedReplayBuffer if self._cfg.get("priority") else ReplayBuffer
                 capacity = int(self._cfg.get("replay_buffer_size", 10_000))
                 self._buffer = kind(capacity, len(step["reward"]), **self._sizes)  # type: ignore[arg-type]
-            self._buffer.add(**step)
+            add_step(self._buffer, step)
 
     def sample(self, size: int, cur_learner_iter: int = 0) -> dict[str, Any] | None:
         if self._buffer is None or len(self._buffer) < size:
             return None
-        return self._buffer.sample(size, self._rng)
+        return sample_batch(self._buffer, size, self._rng, beta=float(self._cfg.get("beta", 0.4)))
 
     def update(self, priorities: tuple[Any, Any, Any]) -> None:
         """New priorities: what `learner.priorities` holds after a `train`."""

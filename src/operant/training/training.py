@@ -11,21 +11,21 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from operant.algorithms import find_algorithm
-from operant.algorithms.on_policy import OnPolicy
-from operant.data import PrioritizedReplayBuffer, ReplayBuffer, prune_chunks
+from operant.algorithms import Algorithm, find_algorithm
+from operant.data import prune_chunks
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
 from operant.tracking import SummaryWriter
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.checkpoints import CheckpointStore, write_weights
-from operant.training.collecting import RolloutCollector, TransitionCollector, unmasked
+from operant.training.collecting import Collector
 from operant.training.config import TrainConfig
 from operant.training.doctor import Doctor, thread_warning
 from operant.training.evaluating import Evaluation, evaluate
 from operant.training.normalizing import Normalizer
 from operant.training.plugins import Recording, find_plugin
+from operant.training.sources import Source, make_source
 
 __all__ = ["Observer", "TrainResult", "Training"]
 
@@ -79,18 +79,24 @@ class Training:
         self.warnings: list[str] = []
         self.env = self._make_env(config.env.num_envs, config.seed)
         algorithm_class, _ = find_algorithm(config.algorithm["name"])
-        settings = config.algorithm_settings
-        self.algorithm = algorithm_class(
-            self.env.single_observation_space, self.env.single_action_space, settings, config.model, config.seed
+        self.algorithm: Algorithm = algorithm_class(
+            self.env.single_observation_space,
+            self.env.single_action_space,
+            config.algorithm_settings,
+            config.model,
+            config.seed,
         )
         self.normalizer = self._make_normalizer(config.env.num_envs)
-        self.collector = self._make_collector()
+        rng = np.random.default_rng([config.seed, 4])
+        self.collector = Collector(
+            self.env, self.algorithm, normalizer=self.normalizer, rng=rng, window=config.log.window
+        )
         self.rng = np.random.default_rng([config.seed, 3])
+        self.source = self._make_source()
         self.store = CheckpointStore(writer.run_dir / "checkpoints", config.checkpoint.keep)
-        self.doctor = Doctor(_entropy_limit(self.algorithm), patience=100)
+        self.doctor = Doctor(self.algorithm.entropy_limit, patience=100)
         self.evaluations: list[tuple[int, float]] = []
         self.best: tuple[int, float] | None = None
-        self.train_iter = 0
         self.done = False
         self.metrics: dict[str, float] = {}
         self._evaluation_env: Any = None
@@ -116,33 +122,12 @@ class Training:
             raise UsageError(
                 "env.normalize_obs works on observations that are rows of numbers, not on pictures or dicts"
             )
-        gamma = self.config.algorithm_settings.gamma
         size = max(1, self.algorithm.adapter.size)
+        gamma = self.algorithm.data.gamma
         return Normalizer(size, num_envs, gamma, obs=env.normalize_obs, reward=env.normalize_reward)
 
-    def _make_collector(self) -> RolloutCollector | TransitionCollector:
-        config, settings = self.config, self.config.algorithm_settings
-        rng = np.random.default_rng([config.seed, 4])
-        if isinstance(self.algorithm, OnPolicy):
-            return RolloutCollector(
-                self.env,
-                self.algorithm,
-                settings.rollout,
-                normalizer=self.normalizer,
-                rng=rng,
-                window=config.log.window,
-            )
-        sizes = {"n_step": settings.n_step, "gamma": settings.gamma}
-        capacity = max(settings.buffer, config.env.num_envs)
-        if settings.prioritized:
-            buffer: ReplayBuffer = PrioritizedReplayBuffer(
-                capacity, config.env.num_envs, alpha=settings.priority_alpha, beta=settings.priority_beta, **sizes
-            )
-        else:
-            buffer = ReplayBuffer(capacity, config.env.num_envs, **sizes)
-        return TransitionCollector(
-            self.env, self.algorithm, buffer, normalizer=self.normalizer, rng=rng, window=config.log.window
-        )
+    def _make_source(self) -> Source:
+        return make_source(self.algorithm, self.collector, self.rng)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
     @property
@@ -150,12 +135,9 @@ class Training:
         return self.collector.env_step
 
     @property
-    def steps_per_pass(self) -> int:
-        settings = self.config.algorithm_settings
-        if isinstance(self.collector, RolloutCollector):
-            return int(settings.rollout) * self.config.env.num_envs
-        rows = self.config.env.num_envs
-        return max(1, -(-int(settings.train_every) // rows)) * rows
+    def train_iter(self) -> int:
+        """Rounds of learning: rollouts, or gradient steps from replay."""
+        return self.source.train_iter
 
     @property
     def horizon(self) -> int:
@@ -169,8 +151,10 @@ class Training:
     def run(self) -> TrainResult:
         """Train to the end (or to the stop value) and say what came of it."""
         self._began, self._began_at = time.perf_counter(), self.env_step
-        left = max(0, math.ceil((self.config.total_steps - self.env_step) / self.steps_per_pass))
-        timer_every = max(1, min(left // 50, 2000))
+        left = max(0, self.config.total_steps - self.env_step)
+        # Where nobody knows how many steps a round takes, it is the last one that says so: see `collect`.
+        rounds = math.ceil(left / self.source.steps_per_round) if self.source.steps_per_round else math.inf
+        timer_every = max(1, int(min(rounds // 50, 2000))) if math.isfinite(rounds) else 1
         try:
             with quick_arithmetic(), Task() as task:
                 for logger in self.config.loggers:
@@ -182,7 +166,7 @@ class Training:
                 for callback in self.config.callbacks:
                     task.use(find_plugin("callback", callback)(self))
                 if left:
-                    task.run(max_step=left)
+                    task.run(max_step=rounds)
         finally:
             self.close()
         return self._result()
@@ -195,49 +179,24 @@ class Training:
         self.recording.close()
 
     def collect(self, ctx: Context) -> None:
-        """Act in the environments. Writes ``ctx.env_step``, and ``ctx.batch`` for on-policy algorithms."""
+        """Act in the environments. Writes ``ctx.env_step``, and ``ctx.batch`` where data are fresh."""
         if self.done:
             return
-        if isinstance(self.collector, RolloutCollector):
-            self.algorithm.set_progress(self.env_step, self.horizon)
-            ctx.batch = self.collector.collect()
-        else:
-            self.collector.collect(self.steps_per_pass, self.horizon)
-        ctx.env_step = self.collector.env_step
+        batch = self.source.collect(self.horizon)
+        if batch is not None:
+            ctx.batch = batch
+        ctx.env_step = self.env_step
+        if not self.source.steps_per_round and self.env_step >= self.config.total_steps:
+            ctx.finish = True
 
     def learn(self, ctx: Context) -> None:
         """Improve the policy. Reads ``ctx.batch``; writes ``ctx.train_iter``."""
         if self.done:
             return
-        algorithm = self.algorithm
-        algorithm.measure = self._is_due("log", ctx)
-        if isinstance(self.collector, RolloutCollector):
-            metrics, _ = algorithm.learn(ctx.batch)
-            self.train_iter += 1
-        else:
-            metrics = self._learn_from_replay(self.collector.buffer)
+        metrics = self.source.learn(ctx.get("batch"), self.horizon, self._is_due("log", ctx))
         if metrics:
             self.metrics = metrics
         ctx.train_iter = self.train_iter
-
-    def _learn_from_replay(self, buffer: ReplayBuffer) -> dict[str, float]:
-        settings = self.config.algorithm_settings
-        if self.env_step < settings.learning_starts:
-            return {}
-        self.algorithm.set_progress(self.env_step, self.horizon)
-        if isinstance(buffer, PrioritizedReplayBuffer):
-            buffer.beta = self.algorithm.beta
-        measure = self.algorithm.measure
-        updates = settings.updates or self.steps_per_pass
-        metrics: dict[str, float] = {}
-        for number in range(updates):
-            self.algorithm.measure = measure and number == updates - 1
-            batch = unmasked(buffer.sample(settings.batch, self.rng))
-            metrics, priorities = self.algorithm.learn(batch)
-            if settings.prioritized:
-                buffer.update_priorities(batch["index"], priorities, batch["generation"])
-        self.train_iter += updates
-        return metrics
 
     def log(self, ctx: Context) -> None:
         """Record what is known at this step, and let the doctor look at it."""
@@ -258,11 +217,11 @@ class Training:
                 self._warn(sentence)
 
     def evaluate(self, ctx: Context) -> None:
-        """Judge the policy on seeds of its own; keep the best one. Sets ``ctx.finish`` at the stop value."""
+        """Evaluate the policy on seeds of its own; keep the best one. Sets ``ctx.finish`` at the stop value."""
         if self.done or not self._is_due("evaluate", ctx):
             return
         step = self.env_step
-        found = self.judge()
+        found = self.evaluate_now()
         stop = self.config.evaluation.stop_value
         if stop is not None and found.mean >= stop:
             self._say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
@@ -270,8 +229,8 @@ class Training:
             self.done = True
             ctx.finish = True
 
-    def judge(self) -> Evaluation:
-        """Evaluate now, record it, and keep the policy if it is the best so far."""
+    def evaluate_now(self) -> Evaluation:
+        """Play evaluation episodes, record it, and keep the policy if it is the best so far."""
         step = self.env_step
         self._last["evaluate"] = step
         found = self.evaluation(self.config.evaluation.episodes)
@@ -290,6 +249,7 @@ class Training:
         if self.done or not self._is_due("checkpoint", ctx):
             return
         self._save()
+        self.done = bool(ctx.finish)
 
     def _save(self) -> None:
         self._last["checkpoint"] = self.env_step
@@ -303,7 +263,7 @@ class Training:
         every = self._every[what]
         return bool(ctx.finish) or self.env_step // every > self._last[what] // every
 
-    # -- judging -----------------------------------------------------------------------------------------------------
+    # -- evaluating --------------------------------------------------------------------------------------------------
     def evaluation(self, episodes: int) -> Evaluation:
         """Greedy episodes from starts that depend on the seeds alone, so that evaluations compare."""
         if self._evaluation_env is None:
@@ -328,10 +288,8 @@ class Training:
     # -- saying ------------------------------------------------------------------------------------------------------
     def _say_how(self) -> None:
         self._say(f"networks: {self.algorithm.path}")
-        if isinstance(self.collector, TransitionCollector):
-            buffer = self.collector.buffer
-            if isinstance(buffer, PrioritizedReplayBuffer):
-                self._say(f"prioritised replay: {buffer.path}")
+        for sentence in self.source.describe():
+            self._say(sentence)
         self._say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
         if not self.env.exact:
             self._say(f"resume is inexact: {self.env.inexact_reason}")
@@ -385,9 +343,7 @@ class Training:
         if self._evaluation_env is not None:
             # A wrapper may remember one evaluation in the next (running scales do).
             state["evaluation_env"] = self._evaluation_env.save_state()
-        if isinstance(self.collector, TransitionCollector):
-            state["replay"] = self.collector.buffer.save_chunks(self.store.replay_folder)
-        return state
+        return state | self.source.save(self.store.replay_folder)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.algorithm.load_state_dict(state["algorithm"])
@@ -396,17 +352,10 @@ class Training:
         self.doctor.load_state_dict(state["doctor"])
         self.evaluations = [(int(step), float(mean)) for step, mean in state["evaluations"]]
         self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))
-        self.train_iter = int(state["train_iter"])
+        self.source.train_iter = int(state["train_iter"])
         self.metrics = dict(state["metrics"])
         self._last = {key: int(value) for key, value in state["last"].items()}
         if "evaluation_env" in state:
             self._evaluation_env = self._make_evaluation_env()
             self._evaluation_env.load_state(state["evaluation_env"])
-        if isinstance(self.collector, TransitionCollector):
-            self.collector.buffer.load(self.store.replay_folder, state["replay"])
-
-
-def _entropy_limit(algorithm: Any) -> float | None:
-    if not isinstance(algorithm, OnPolicy) or not algorithm.actions.discrete:
-        return None
-    return float(sum(math.log(size) for size in algorithm.actions.sizes))
+        self.source.load(self.store.replay_folder, state)

@@ -13,9 +13,9 @@ from operant.envs import make_env
 from operant.errors import MissingExtraError, OperantError, UsageError
 from operant.tracking import Run
 from operant.training.checkpoints import read_weights
-from operant.training.collecting import EpisodeLog
+from operant.training.collecting import EpisodeLog, allowed_actions
 from operant.training.config import TrainConfig
-from operant.training.evaluating import greedy_or_sampled
+from operant.training.evaluating import Player
 from operant.training.normalizing import Normalizer
 
 __all__ = ["LoadedPolicy", "NoWindow", "load_policy", "record_episodes", "show_episodes", "write_gif"]
@@ -60,25 +60,19 @@ class LoadedPolicy:
             ) from None
         self.normalizer: Normalizer | None = None
         if about["normalizer"] is not None:
-            gamma = self.config.algorithm_settings.gamma
+            gamma = self.algorithm.data.gamma
             self.normalizer = Normalizer(
                 max(1, self.algorithm.adapter.size), 1, gamma, obs=env.normalize_obs, reward=env.normalize_reward
             )
             self.normalizer.load_state_dict(about["normalizer"])
+        self._player = Player(self.algorithm, self.env, self.normalizer)
 
     def act(self, obs: Any, mask: np.ndarray[Any, Any] | None = None) -> Any:
         """Greedy actions [N, …] for observations [N, …] as the environment gives them; ``mask`` [N, A]: which may be.
 
         Without a mask, that of this policy's own environment counts.
         """
-        adapted = self.algorithm.adapter.adapt(obs)
-        if self.normalizer is not None:
-            adapted = self.normalizer.observe(adapted, learn=False)
-        if mask is None:
-            mask = self.env.action_mask
-        if mask is None:
-            mask = self.algorithm.adapter.mask(obs, None)
-        return greedy_or_sampled(self.algorithm, adapted, mask, None)
+        return self._player.act(obs, allowed_actions(self.env, self.algorithm, obs) if mask is None else mask)
 
 
 def load_policy(run: str, root: str | Path | None = None, render_mode: str = "rgb_array") -> LoadedPolicy:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from operant.training.exploration import get_epsilon_greedy_fn
 from operant.training.middleware.collecting import (
+    collector,
     episode_collector,
     epsilon_schedule,
     gae_estimator,
     n_step_estimator,
     pusher,
+    source_of,
     step_collector,
 )
 from operant.training.middleware.exchanging import (
@@ -27,6 +29,7 @@ from operant.training.middleware.learning import (
 
 __all__ = [
     "checkpoint_saver",
+    "collector",
     "episode_collector",
     "epsilon_schedule",
     "evaluator",
@@ -38,6 +41,7 @@ __all__ = [
     "model_sender",
     "n_step_estimator",
     "pusher",
+    "source_of",
     "step_collector",
     "termination_checker",
     "trajectory_receiver",

@@ -6,15 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from operant.algorithms.contracts import Algorithm
 from operant.algorithms.returns import advantages
 from operant.data import ReplayBuffer, tree_flatten, tree_leaves, tree_map, tree_stack
+from operant.data.batches import add_step
 from operant.envs.vector import VectorEnv
 from operant.framework import Context
+from operant.training.collecting import Collector
 from operant.training.exploration import get_epsilon_greedy_fn
+from operant.training.sources import Source, make_source
 
-__all__ = ["episode_collector", "epsilon_schedule", "gae_estimator", "n_step_estimator", "pusher", "step_collector"]
-
-_FIELDS = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
+__all__ = [
+    "collector",
+    "episode_collector",
+    "epsilon_schedule",
+    "gae_estimator",
+    "n_step_estimator",
+    "pusher",
+    "source_of",
+    "step_collector",
+]
 
 
 def epsilon_schedule(start: float, end: float, decay: int, type_: str = "exp") -> Any:
@@ -30,73 +41,63 @@ def epsilon_schedule(start: float, end: float, decay: int, type_: str = "exp") -
     return _epsilon_schedule
 
 
-class _Actor:
-    """Environments with a policy in them."""
-
-    def __init__(self, policy: Any, env: VectorEnv, seed: int) -> None:
-        self.policy = policy
-        self.env = env
-        self.rng = np.random.default_rng([seed, 5])
-        self.obs = env.reset(seed)
-        self.env_step = 0
-
-    def step(self, ctx: Context) -> dict[str, Any]:
-        epsilon = {} if "epsilon" not in ctx else {"epsilon": ctx.epsilon}
-        mask = self.env.action_mask
-        if mask is None:
-            mask = self.policy.adapter.mask(self.obs, None)
-        out = self.policy.act(self.obs, mask=mask, explore=True, rng=self.rng, **epsilon)
-        step = self.env.step(out.action)
-        adapt = self.policy.adapter.adapt
-        happened = {
-            "obs": adapt(self.obs),
-            "action": out.extras["action"],
-            "reward": step.reward.astype(np.float32),
-            "terminated": step.terminated,
-            "truncated": step.truncated,
-            "next_obs": adapt(step.next_obs),
-        }
-        self.obs = step.obs
-        self.env_step += self.env.num_envs
-        return happened
+def _collector_of(policy: Algorithm, env: VectorEnv, seed: int) -> Collector:
+    collector = Collector(env, policy, rng=np.random.default_rng([seed, 5]))
+    collector.reset(seed)
+    return collector
 
 
-def step_collector(policy: Any, env: VectorEnv, steps: int, seed: int = 0) -> Any:
+def _count_steps(ctx: Context, collector: Collector) -> None:
+    ctx.env_step = collector.env_step
+    ctx.keep("env_step")
+
+
+def source_of(algorithm: Algorithm, env: VectorEnv, *, buffer: ReplayBuffer | None = None, seed: int = 0) -> Source:
+    """What `collector` collects and `learner` learns from, in the rhythm that the algorithm's ``data`` says."""
+    return make_source(algorithm, _collector_of(algorithm, env, seed), np.random.default_rng([seed, 6]), buffer)
+
+
+def collector(source: Source, total_steps: int) -> Any:
+    """Collect what an algorithm learns from next, whichever it is; `learner` with the same source comes behind it.
+
+    Reads nothing. Writes ``ctx.train_data`` where data are fresh, and ``ctx.env_step``.
+    """
+
+    def _collector(ctx: Context) -> None:
+        batch = source.collect(total_steps)
+        if batch is not None:
+            ctx.train_data = batch
+        _count_steps(ctx, source.collector)
+
+    return _collector
+
+
+def step_collector(policy: Algorithm, env: VectorEnv, steps: int, seed: int = 0) -> Any:
     """Make so many steps in each environment.
 
     Reads ``ctx.epsilon``, if there. Writes ``ctx.trajectory`` (a list of steps, each a dict of arrays [N, …] with obs,
-    action, reward, terminated, truncated, next_obs) and ``ctx.env_step``.
+    action, reward, terminated, truncated, next_obs, and mask and next_mask where actions are masked) and
+    ``ctx.env_step``.
     """
-    actor = _Actor(policy, env, seed)
+    made = _collector_of(policy, env, seed)
 
     def _step_collector(ctx: Context) -> None:
-        ctx.trajectory = [actor.step(ctx) for _ in range(steps)]
-        ctx.env_step = actor.env_step
-        ctx.keep("env_step")
+        ctx.trajectory = made.trajectory(steps, epsilon=ctx.get("epsilon"))
+        _count_steps(ctx, made)
 
     return _step_collector
 
 
-def episode_collector(policy: Any, env: VectorEnv, episodes: int, seed: int = 0) -> Any:
-    """Act until so many episodes have ended since the last time.
+def episode_collector(policy: Algorithm, env: VectorEnv, episodes: int, seed: int = 0) -> Any:
+    """Play so many episodes from their beginning, each environment its share.
 
     Reads ``ctx.epsilon``, if there. Writes ``ctx.episodes`` (a list of dicts of arrays [L, …]) and ``ctx.env_step``.
     """
-    actor = _Actor(policy, env, seed)
-    open_steps: list[list[dict[str, Any]]] = [[] for _ in range(env.num_envs)]
+    made = _collector_of(policy, env, seed)
 
     def _episode_collector(ctx: Context) -> None:
-        ended: list[dict[str, Any]] = []
-        while len(ended) < episodes:
-            happened = actor.step(ctx)
-            for row, steps in enumerate(open_steps):
-                steps.append(tree_map(lambda leaf, row=row: leaf[row], happened))
-                if happened["terminated"][row] or happened["truncated"][row]:
-                    ended.append(tree_stack(steps))
-                    steps.clear()
-        ctx.episodes = ended
-        ctx.env_step = actor.env_step
-        ctx.keep("env_step")
+        ctx.episodes = made.whole_episodes(episodes, epsilon=ctx.get("epsilon"))
+        _count_steps(ctx, made)
 
     return _episode_collector
 
@@ -109,7 +110,7 @@ def pusher(buffer: ReplayBuffer) -> Any:
 
     def _pusher(ctx: Context) -> None:
         for step in ctx.trajectory:
-            buffer.add(*(step[key] for key in _FIELDS))
+            add_step(buffer, step)
 
     return _pusher
 
@@ -117,11 +118,12 @@ def pusher(buffer: ReplayBuffer) -> Any:
 def gae_estimator(policy: Any, gamma: float, gae_lambda: float) -> Any:
     """Advantages and returns of what was collected, by the policy's own values.
 
-    Reads ``ctx.trajectory``. Writes ``ctx.train_data`` (arrays [T, N, …], with ``value``, ``advantage``, ``return``).
+    Reads ``ctx.trajectory``. Writes ``ctx.train_data`` (arrays [T, N, …], with ``value``, ``advantage``, ``return``),
+    from which PPO and A2C learn.
     """
 
     def _gae_estimator(ctx: Context) -> None:
-        data = tree_stack([{key: step[key] for key in _FIELDS} for step in ctx.trajectory])
+        data = tree_stack(ctx.trajectory)
         value, next_value = (
             np.stack([policy.values(step[key]) for step in ctx.trajectory]) for key in ("obs", "next_obs")
         )
@@ -148,16 +150,21 @@ def n_step_estimator(gamma: float, steps: int) -> Any:
             reward = step["reward"].copy()
             discount = np.full(len(reward), gamma, np.float32)
             next_obs = tree_map(np.copy, step["next_obs"])
+            next_mask = np.copy(step["next_mask"]) if "next_mask" in step else None
             terminated, truncated = step["terminated"].copy(), step["truncated"].copy()
             for later in given[first + 1 : first + steps]:
                 going = ~(terminated | truncated)
                 reward[going] += (discount * later["reward"])[going]
                 discount[going] *= gamma
                 _assign(next_obs, later["next_obs"], going)
+                if next_mask is not None:
+                    next_mask[going] = later["next_mask"][going]
                 terminated[going] = later["terminated"][going]
                 truncated[going] = later["truncated"][going]
             discount[terminated] = 0.0
             changed = {"reward": reward, "next_obs": next_obs, "terminated": terminated, "truncated": truncated}
+            if next_mask is not None:
+                changed["next_mask"] = next_mask
             result.append({**step, **changed, "discount": discount})
         ctx.trajectory = result
 

@@ -7,44 +7,78 @@ from typing import Any
 
 import numpy as np
 
+from operant.algorithms.contracts import Algorithm
 from operant.data import ReplayBuffer
+from operant.data.batches import episode_batch, rollout_batch
 from operant.envs.vector import VectorEnv
+from operant.errors import UsageError
 from operant.framework import Context
 from operant.framework.task import Stateful
 from operant.tracking import SummaryWriter
 from operant.training.checkpoints import CheckpointStore
 from operant.training.evaluating import evaluate
+from operant.training.sources import Source, learn_from_replay
 
 __all__ = ["checkpoint_saver", "evaluator", "learner", "logger", "termination_checker"]
 
 
 def learner(
-    algorithm: Any, buffer: ReplayBuffer | None = None, *, batch: int = 64, updates: int = 1, seed: int = 0
+    algorithm: Algorithm | Source,
+    buffer: ReplayBuffer | None = None,
+    *,
+    batch: int = 64,
+    updates: int = 1,
+    total_steps: int | None = None,
+    seed: int = 0,
 ) -> Any:
-    """Improve the policy from replay, or without a buffer from what other middleware prepared.
+    """Improve the policy from replay, or without a buffer from what was collected for it.
 
-    Reads ``ctx.train_data`` if there is no buffer. Writes ``ctx.train_iter`` and ``ctx.metrics``; kept.
+    With `total_steps` the algorithm is told how far the training is: for schedules, the target network and importance
+    weights. Instead of an algorithm it may get the source of a `collector`: it then learns in that one's own rhythm.
+
+    Reads, without a buffer, the first of these that is there: ``ctx.train_data``, ``ctx.episodes``, ``ctx.trajectory``.
+    Writes ``ctx.train_iter`` and ``ctx.metrics``; kept.
     """
+    if isinstance(algorithm, Source):
+        return _source_learner(algorithm, total_steps)
     rng = np.random.default_rng([seed, 6])
 
     def _learner(ctx: Context) -> None:
         ctx.setdefault("train_iter", 0)
-        if buffer is None:
-            ctx.metrics, _ = algorithm.learn(ctx.train_data)
-            ctx.train_iter += 1
-        elif len(buffer) >= batch:
-            for _ in range(updates):
-                data = buffer.sample(batch, rng)
-                ctx.metrics, priorities = algorithm.learn(data)
-                buffer.update_priorities(data["index"], priorities, data["generation"])
+        if total_steps is not None:
+            algorithm.set_progress(ctx.env_step, total_steps)
+        if buffer is not None:
+            for _ in range(updates if len(buffer) >= batch else 0):
+                ctx.metrics = learn_from_replay(algorithm, buffer, rng, batch)
                 ctx.train_iter += 1
+        else:
+            ctx.metrics, _ = algorithm.learn(_collected(ctx))
+            ctx.train_iter += 1
         ctx.keep("train_iter")
 
     return _learner
 
 
+def _source_learner(source: Source, total_steps: int | None) -> Any:
+    if total_steps is None:
+        raise UsageError("learner(source) needs total_steps, as its collector does: how long the training is")
+
+    def _learner(ctx: Context) -> None:
+        ctx.metrics = source.learn(ctx.get("train_data"), total_steps)
+        ctx.train_iter = source.train_iter
+        ctx.keep("train_iter")
+
+    return _learner
+
+
+def _collected(ctx: Context) -> Any:
+    if "train_data" in ctx:
+        return ctx.train_data
+    return episode_batch(ctx.episodes) if "episodes" in ctx else rollout_batch(ctx.trajectory)
+
+
 def evaluator(
-    policy: Any,
+    policy: Algorithm,
     env: VectorEnv,
     *,
     every: int,

@@ -1,0 +1,97 @@
+"""What most algorithms share: spaces, progress, `act` over `actor`, and networks by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec
+from operant.errors import UsageError
+from operant.models.observations import ObservationAdapter
+from operant.models.settings import ModelSettings
+from operant.models.spaces import action_spec
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+
+__all__ = ["BaseAlgorithm", "count_rows", "refuse_epsilon"]
+
+
+class BaseAlgorithm:
+    """An algorithm in the making: a subclass sets `data` in its ``__init__`` and writes `actor`, `learn`, `state_dict`
+    and `load_state_dict`; without a network also `weights` and `load_weights`."""
+
+    Settings: ClassVar[type]
+    default_model: ClassVar[ModelSettings] = ModelSettings()
+    """The networks where nothing is said of them."""
+    data: DataSpec
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: Any = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.settings: Any = self.Settings() if settings is None else settings
+        self.model = self.default_model if model is None else model
+        self.adapter = ObservationAdapter(observation_space, as_row=not self.model.has_own_modules)
+        self.actions = action_spec(action_space)
+        self.seed = seed
+        self.network: Any = None
+        self.optimizer: Any = None
+        self.device = "cpu"
+        self.measure = True
+        self.entropy_limit: float | None = None
+        self.progress = 0.0
+
+    @property
+    def path(self) -> str:
+        return "numpy" if self.network is None else "torch (autograd)"
+
+    @property
+    def beta(self) -> float:
+        return 1.0
+
+    def set_progress(self, steps: int, total_steps: int) -> None:
+        self.progress = min(1.0, steps / max(1, total_steps))
+
+    def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
+        raise NotImplementedError(f"{type(self).__name__} does not say how it acts: define actor")
+
+    def act(
+        self,
+        obs: Any,
+        state: Any = None,
+        *,
+        mask: Array | None = None,
+        explore: bool,
+        rng: np.random.Generator,
+        epsilon: float | None = None,
+    ) -> ActOut:
+        """Actions for observations as the environment gives them."""
+        adapted = self.adapter.adapt(obs)
+        act = self.actor(rng if explore else None, 1, count_rows(adapted), epsilon=epsilon)
+        action, stored, extras = act(adapted, mask, state)
+        return ActOut(action, extras.get("state"), {"action": stored, **extras})
+
+    def weights(self) -> dict[str, Array]:
+        return {name: value.cpu().numpy().copy() for name, value in self.network.state_dict().items()}
+
+    def load_weights(self, weights: dict[str, Array]) -> None:
+        import torch
+
+        self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+
+
+def count_rows(obs: Any) -> int:
+    """How many environments adapted observations are of."""
+    return len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
+
+
+def refuse_epsilon(epsilon: float | None) -> None:
+    """For policies that are sampled: they have no share of random actions."""
+    if epsilon is not None:
+        raise UsageError(f"epsilon is {epsilon}, but this policy is sampled: it has no share of random actions")

@@ -1,0 +1,164 @@
+"""From steps to batches: the one place where what was collected takes the form that algorithms learn from.
+
+A step is a dict of arrays [N, …] of N environments: obs, action, reward, terminated, truncated, next_obs, and maybe
+mask, next_mask and further fields. A trajectory is a list of steps; an episode a dict of arrays [L, …].
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operant.data.prioritized import PrioritizedReplayBuffer
+from operant.data.replay import ReplayBuffer
+from operant.data.trees import Array, Tree, tree_leaves, tree_map, tree_stack
+from operant.errors import UsageError
+
+__all__ = [
+    "add_step",
+    "episode_batch",
+    "finals",
+    "read_transitions",
+    "replace_rows",
+    "rollout_batch",
+    "sample_batch",
+    "split_episodes",
+    "take_rows",
+]
+
+Steps = Sequence[dict[str, Any]]
+_PLAIN = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
+_NOT_EXTRA = {*_PLAIN, "mask", "next_mask"}
+
+
+def rollout_batch(steps: Steps) -> dict[str, Any]:
+    """A trajectory as a rollout [T, N, …]: ``obs`` has a row more, last observations of cut episodes lie apart."""
+    rows = len(steps[0]["reward"])
+    final_obs, final_at = [], []
+    for t, step in enumerate(steps):
+        cut = np.flatnonzero(step["truncated"] & ~step["terminated"])
+        if cut.size:
+            final_obs.append(take_rows(step["next_obs"], cut))
+            final_at.append(t * rows + cut)
+    batch = {name: tree_stack([step[name] for step in steps]) for name in _fields(steps) if name != "obs"}
+    return batch | {
+        "obs": tree_stack([*(step["obs"] for step in steps), steps[-1]["next_obs"]]),
+        "mask": np.stack([step["mask"] for step in steps]) if "mask" in steps[0] else None,
+        **finals(final_obs, final_at),
+    }
+
+
+def split_episodes(steps: Steps, quota: Array) -> list[dict[str, Any]]:
+    """The first `quota[n]` episodes of each environment n from a trajectory that began with an episode everywhere."""
+    whole = tree_stack(list(steps))
+    done = whole["terminated"] | whole["truncated"]
+    episodes = []
+    for row, wanted in enumerate(quota):
+        first = 0
+        for end in np.flatnonzero(done[:, row])[:wanted]:
+            part = slice(first, end + 1)
+            episodes.append(tree_map(lambda leaf, part=part, row=row: leaf[part, row], whole))
+            first = end + 1
+    return episodes
+
+
+def episode_batch(episodes: Steps) -> dict[str, Any]:
+    """Whole episodes one behind the other [B, …], with the ``length`` [E] of each."""
+    lengths = np.array([len(one["reward"]) for one in episodes])
+    ends = np.cumsum(lengths) - 1
+    cut = [n for n, one in enumerate(episodes) if one["truncated"][-1] and not one["terminated"][-1]]
+    final_obs = [take_rows(episodes[n]["next_obs"], slice(-1, None)) for n in cut]
+    names = [*_fields(episodes), *(["mask"] if "mask" in episodes[0] else [])]
+    batch = {name: _concatenate([one[name] for one in episodes]) for name in names}
+    return {"mask": None, **batch, "length": lengths, **finals(final_obs, [ends[cut]])}
+
+
+def _fields(steps: Steps) -> list[str]:
+    """All but what a batch has in another form."""
+    return [name for name in steps[0] if name not in ("next_obs", "mask", "next_mask")]
+
+
+def finals(obs: list[Any], at: list[Array]) -> dict[str, Any]:
+    """Last observations of truncated episodes and their places."""
+    if not obs:
+        return {"final_obs": np.zeros((0, 0), np.float32), "final_at": np.zeros(0, np.int64)}
+    return {"final_obs": _concatenate(obs), "final_at": np.concatenate(at)}
+
+
+def take_rows(tree: Tree, index: Any) -> Tree:
+    return tree_map(lambda part: part[index], tree)
+
+
+def replace_rows(tree: Tree, other: Tree, where: Array) -> Tree:
+    """A tree with the rows of another where `where` [N] is true."""
+    return tree_map(lambda old, new: np.where(where.reshape(-1, *[1] * (old.ndim - 1)), new, old), tree, other)
+
+
+def _concatenate(parts: Sequence[Tree]) -> Tree:
+    return tree_map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def add_step(buffer: ReplayBuffer, step: dict[str, Any]) -> None:
+    """Put a step of all environments into replay. Masks lie beside the observations there, as a part of them."""
+    obs, next_obs = step["obs"], step["next_obs"]
+    mask = step.get("mask")
+    if mask is not None:
+        next_mask = step.get("next_mask")
+        obs = {"obs": obs, "mask": mask}
+        next_obs = {"obs": next_obs, "mask": np.ones_like(mask) if next_mask is None else next_mask}
+    extras = {name: value for name, value in step.items() if name not in _NOT_EXTRA}
+    buffer.add(obs, step["action"], step["reward"], step["terminated"], step["truncated"], next_obs, **extras)
+
+
+def sample_batch(
+    buffer: ReplayBuffer, size: int, rng: np.random.Generator, *, beta: float = 1.0, length: int = 0, burn_in: int = 0
+) -> dict[str, Any]:
+    """A batch from replay: transitions, or with a `length` sequences; masks are taken out again, as ``next_mask``.
+
+    `beta` says how far importance weights correct for priorities.
+    """
+    if isinstance(buffer, PrioritizedReplayBuffer):
+        buffer.beta = beta
+    if length:
+        batch = buffer.sample_sequences(size, length, rng, burn_in=burn_in)
+    else:
+        batch = buffer.sample(size, rng)
+    if isinstance(batch["obs"], dict) and set(batch["obs"]) == {"obs", "mask"}:
+        batch["next_mask"] = batch["next_obs"]["mask"]
+        batch["next_obs"] = batch["next_obs"]["obs"]
+        batch["obs"] = batch["obs"]["obs"]
+    return batch
+
+
+def read_transitions(
+    path: str | Path, adapt: Callable[[Any], Any], *, n_step: int = 1, gamma: float = 0.99
+) -> ReplayBuffer:
+    """Replay of recorded transitions: an npz file with the fields of a step as arrays [B, …], in the order in which
+    they happened; entries of dict observations are named ``obs/key``. `adapt` makes of them what networks take."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path} holds no recorded transitions: {error}") from None
+    recorded: dict[str, Any] = {}
+    for name, array in arrays.items():
+        field, _, key = name.partition("/")
+        if key:
+            recorded.setdefault(field, {})[key] = array
+        else:
+            recorded[field] = array
+    missing = [name for name in _PLAIN if name not in recorded]
+    if missing:
+        raise UsageError(f"{path} has no {', '.join(missing)}; recorded transitions have {', '.join(_PLAIN)}")
+    recorded |= {name: adapt(recorded[name]) for name in ("obs", "next_obs")}
+    count = len(recorded["reward"])
+    if not count or any(len(leaf) != count for _, leaf in tree_leaves(recorded)):
+        raise UsageError(f"{path} has arrays of different lengths, or none at all; each has a row for each transition")
+    buffer = ReplayBuffer(count, 1, n_step=n_step, gamma=gamma)
+    for row in range(count):
+        add_step(buffer, take_rows(recorded, slice(row, row + 1)))
+    return buffer

@@ -1,0 +1,169 @@
+"""Where data come from, and the rhythm of learning from them: one table, keyed by ``DataSpec.source``.
+
+A source is made for an algorithm and a collector. `collect` and `learn` are called in turn, by `operant train`, by
+Lightning and by middleware alike; loops that collect by themselves call `learn_from_replay` alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from operant.algorithms.contracts import Algorithm, DataSpec, Metrics, PopulationAlgorithm
+from operant.data import PrioritizedReplayBuffer, ReplayBuffer
+from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch
+from operant.errors import UsageError
+from operant.training.collecting import Collector, Rollout
+
+__all__ = ["SOURCES", "Source", "learn_from_replay", "make_replay", "make_source"]
+
+
+class Source:
+    """What learns from fresh data: a round is a rollout, some episodes or some candidates, and then it is forgotten."""
+
+    def __init__(self, algorithm: Algorithm, collector: Collector, rng: np.random.Generator) -> None:
+        self.algorithm = algorithm
+        self.collector = collector
+        self.rng = rng
+        self.spec = algorithm.data
+        self.train_iter = 0
+        """Calls of `learn`."""
+        self._rollout = Rollout(collector, self.spec.count) if self.spec.unit == "step" else None
+
+    @property
+    def steps_per_round(self) -> int:
+        """Environment steps from one call of `learn` to the next; 0: that is known only afterwards."""
+        return self.spec.count * self.collector.env.num_envs if self.spec.unit == "step" else 0
+
+    def describe(self) -> list[str]:
+        """Sentences for the log."""
+        return []
+
+    def collect(self, total_steps: int) -> Any:
+        """Act; returns what to learn from, where that is fresh."""
+        self.algorithm.set_progress(self.collector.env_step, total_steps)
+        if self._rollout is not None:
+            return self._rollout.collect()
+        if self.spec.unit == "episode":
+            whole = episode_batch(self.collector.whole_episodes(self.spec.count))
+            return {name: whole[name] for name in self.spec.fields}
+        candidates = cast(PopulationAlgorithm, self.algorithm).candidates(self.spec.count, self.collector.rng)
+        return {"candidate": candidates, "return": self.collector.candidate_returns(candidates)}
+
+    def learn(self, batch: Any, total_steps: int, measure: bool = True) -> Metrics:
+        """Improve the policy; returns what to log if it is to be measured."""
+        self.algorithm.measure = measure
+        metrics, _ = self.algorithm.learn(batch)
+        self.train_iter += 1
+        return dict(metrics)
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """What lies in replay, written to a folder; {} where nothing does."""
+        return {}
+
+    def load(self, folder: Path, state: dict[str, Any]) -> None: ...
+
+
+class Replay(Source):
+    """What learns from replay: after each `every` environment steps, `updates` batches of what happened before."""
+
+    def __init__(
+        self, algorithm: Algorithm, collector: Collector, rng: np.random.Generator, buffer: ReplayBuffer | None = None
+    ) -> None:
+        super().__init__(algorithm, collector, rng)
+        rows = collector.env.num_envs
+        self.buffer = make_replay(self.spec, rows) if buffer is None else buffer
+        self._steps = max(1, -(-self.spec.every // rows))  # of each environment in a round
+        self._keep = collector.each_step(lambda step: add_step(self.buffer, step))
+
+    @property
+    def steps_per_round(self) -> int:
+        return self._steps * self.collector.env.num_envs
+
+    def describe(self) -> list[str]:
+        return [f"prioritised replay: {self.buffer.path}"] if isinstance(self.buffer, PrioritizedReplayBuffer) else []
+
+    def collect(self, total_steps: int) -> None:
+        self.collector.run(self._steps, self._keep, total_steps=total_steps)
+
+    def learn(self, batch: Any, total_steps: int, measure: bool = True) -> Metrics:
+        if self.collector.env_step < self.spec.starts:
+            return {}
+        self.algorithm.set_progress(self.collector.env_step, total_steps)
+        updates = self.spec.updates or self.steps_per_round
+        metrics: Metrics = {}
+        for number in range(updates):
+            self.algorithm.measure = measure and number == updates - 1
+            metrics = learn_from_replay(self.algorithm, self.buffer, self.rng)
+        self.train_iter += updates
+        return metrics
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        return {"replay": self.buffer.save_chunks(folder)}
+
+    def load(self, folder: Path, state: dict[str, Any]) -> None:
+        self.buffer.load(folder, state["replay"])
+
+
+class Dataset(Replay):
+    """What learns from recorded transitions: nothing is collected, and each update counts as a step."""
+
+    def __init__(self, algorithm: Algorithm, collector: Collector, rng: np.random.Generator) -> None:
+        spec = algorithm.data
+        if collector.normalizer is not None:
+            raise UsageError("env.normalize_obs and env.normalize_reward scale by what is collected; a dataset is not")
+        recorded = read_transitions(spec.path, algorithm.adapter.adapt, n_step=spec.n_step, gamma=spec.gamma)
+        super().__init__(algorithm, collector, rng, recorded)
+
+    @property
+    def steps_per_round(self) -> int:
+        return max(1, self.spec.updates)
+
+    def describe(self) -> list[str]:
+        return [f"dataset: {len(self.buffer):,} transitions from {self.spec.path}"]
+
+    def collect(self, total_steps: int) -> None:
+        self.collector.env_step += self.steps_per_round
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        return {}
+
+    def load(self, folder: Path, state: dict[str, Any]) -> None: ...
+
+
+SOURCES = {"fresh": Source, "replay": Replay, "dataset": Dataset}
+"""`DataSpec.source` -> what collects for it and in which rhythm it learns."""
+
+
+def make_source(
+    algorithm: Algorithm, collector: Collector, rng: np.random.Generator, buffer: ReplayBuffer | None = None
+) -> Source:
+    """The source that an algorithm asks for; `buffer`: replay of one's own."""
+    kind = SOURCES[algorithm.data.source]
+    return kind(algorithm, collector, rng) if buffer is None else Replay(algorithm, collector, rng, buffer)
+
+
+def make_replay(spec: DataSpec, num_envs: int, kind: type[ReplayBuffer] = ReplayBuffer) -> ReplayBuffer:
+    """The replay that a `DataSpec` describes."""
+    sizes: dict[str, Any] = {"n_step": spec.n_step, "gamma": spec.gamma}
+    capacity = max(spec.capacity, num_envs)
+    if spec.alpha is not None:
+        return PrioritizedReplayBuffer(capacity, num_envs, alpha=spec.alpha, **sizes)
+    return kind(capacity, num_envs, **sizes)
+
+
+def learn_from_replay(
+    algorithm: Algorithm, buffer: ReplayBuffer, rng: np.random.Generator, size: int | None = None
+) -> Metrics:
+    """One call of `learn` with a batch from replay; priorities go back."""
+    spec = algorithm.data
+    length = spec.length if spec.unit == "sequence" else 0
+    batch = sample_batch(
+        buffer, size or spec.batch, rng, beta=algorithm.beta, length=length, burn_in=spec.burn_in if length else 0
+    )
+    metrics, priorities = algorithm.learn(batch)
+    if priorities is not None:
+        buffer.update_priorities(batch["index"], priorities, batch["generation"])
+    return dict(metrics)
