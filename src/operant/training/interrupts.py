@@ -14,8 +14,11 @@ import shlex
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+
+from operant.tracking.places import find_root
 
 __all__ = ["Interrupts", "resume_command"]
 
@@ -70,7 +73,9 @@ def _leave(number: int, sentence: str) -> NoReturn:
     raise KeyboardInterrupt(sentence)
 
 
-def resume_command(run_id: str, root: str | os.PathLike[str] | None = None) -> str:
-    """What to type to go on with a run."""
-    where = "" if root is None else f" --root {shlex.quote(str(root))}"
+def resume_command(run_id: str, folder: Path) -> str:
+    """What to type here to go on with the run that lies in a folder."""
+    root = folder.parent.parent
+    elsewhere = folder.parent.name == "runs" and root.resolve() != find_root().resolve()
+    where = f" --root {shlex.quote(str(root))}" if elsewhere else ""
     return f"operant train --resume {run_id}{where}"
