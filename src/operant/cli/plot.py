@@ -9,15 +9,15 @@ operant plot RUN RUN RUN RUN --out by-lr.svg --group lr  mean and band of the ru
 from __future__ import annotations
 
 import argparse
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operant._util.files import replacing
 from operant.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from operant.cli.plotting.charts import Chart
+    from operant.plotting.charts import Chart
 
 _KINDS = ("history", "importance", "parallel", "slice", "contour", "intermediate", "timeline", "curves")
 _SUFFIXES = (".png", ".svg", ".pdf", ".html")
@@ -83,7 +83,7 @@ def _kinds(text: str | None) -> list[str]:
 
 
 def _of_search(folder: Path, kinds: list[str], args: argparse.Namespace) -> list[Chart]:
-    from operant.cli.plotting.of_search import charts_of_search
+    from operant.cli._plot_search import charts_of_search
 
     charts = charts_of_search(folder, [one for one in kinds if one != "curves"])
     if "curves" in kinds:
@@ -95,7 +95,7 @@ def _of_search(folder: Path, kinds: list[str], args: argparse.Namespace) -> list
 
 
 def _of_runs(names: Sequence[str], args: argparse.Namespace) -> list[Chart]:
-    from operant.cli.plotting.of_runs import curves
+    from operant.cli._plot_runs import curves
     from operant.tracking import Run
 
     return curves([Run.open(name, args.root) for name in names], args.tag, args.smooth, args.group)
@@ -103,16 +103,12 @@ def _of_runs(names: Sequence[str], args: argparse.Namespace) -> list[Chart]:
 
 def _write(charts: Sequence[Chart], title: str, path: Path, suffix: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(f".{secrets.token_hex(4)}-{path.name}")
-    try:
-        if suffix == ".html":
-            from operant.cli.plotting.as_html import write_html
+    with replacing(path) as staged:
+        if suffix in (".png", ".pdf"):
+            from operant.plotting.raster import write_figure
 
-            write_html(charts, title, staged)
+            write_figure(charts, title, staged, suffix)
         else:
-            from operant.cli.plotting.with_matplotlib import draw_figure
+            from operant.plotting.vector import html_page, svg_file
 
-            draw_figure(charts, title, staged, suffix)
-        staged.replace(path)
-    finally:
-        staged.unlink(missing_ok=True)
+            staged.write_text((html_page if suffix == ".html" else svg_file)(charts, title), encoding="utf-8")

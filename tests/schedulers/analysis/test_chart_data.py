@@ -13,7 +13,7 @@ from tests.schedulers.simulated import World, config
 
 from operant.errors import UsageError
 from operant.schedulers.analysis import chart_data
-from operant.schedulers.analysis.axes import Axis, axes_of
+from operant.schedulers.analysis.axes import SettingAxis, axes_of
 from operant.schedulers.analysis.chart_data import best_so_far, lanes
 from operant.schedulers.engine.state import SearchState
 from operant.schedulers.views.live import LiveSearch
@@ -96,7 +96,7 @@ def test_axes_without_a_description_come_from_what_was_tried() -> None:
     found = {axis.name: axis for axis in axes_of(state)}
     assert found["lr"].log and found["lr"].high == 0.1 and found["x"].kind == "real" and not found["x"].log
     assert found["k"].choices == (0, 1) and found["o"].place([1]) == 1.0
-    assert Axis("c", "real", False, 2.0, 2.0).ticks(5) == [2.0]
+    assert SettingAxis("c", "real", False, 2.0, 2.0).ticks(5) == [2.0]
 
 
 def test_a_search_is_followed_as_its_journal_grows(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 from operant.errors import OperantError
 from operant.schedulers.engine.state import SearchState
 
-__all__ = ["Axis", "axes_of", "label"]
+__all__ = ["SettingAxis", "axes_of", "label"]
 
 
 @dataclass(frozen=True)
-class Axis:
+class SettingAxis:
     """One setting. A categorical one has ``choices``; a numeric one lies between ``low`` and ``high``."""
 
     name: str
@@ -60,7 +60,7 @@ class Axis:
         return [self.low + share * (self.high - self.low) for share in shares]
 
 
-def axes_of(state: SearchState) -> list[Axis]:
+def axes_of(state: SearchState) -> list[SettingAxis]:
     """An axis for each setting, as the search's configuration describes it, or else as its proposals show it."""
     described = _described(state.opened.get("config") or {})
     configs = [one.config for one in state.proposals.values()]
@@ -76,7 +76,7 @@ def label(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _described(config: Mapping[str, Any]) -> dict[str, Axis]:
+def _described(config: Mapping[str, Any]) -> dict[str, SettingAxis]:
     from operant.space import Int, Nested, Numeric, build_space
 
     try:
@@ -87,25 +87,25 @@ def _described(config: Mapping[str, Any]) -> dict[str, Axis]:
     for name, leaf in space.kwspaces.items():
         if isinstance(leaf, Numeric):
             kind = "int" if isinstance(leaf, Int) else "real"
-            found[name] = Axis(name, kind, leaf.log, float(leaf.low), float(leaf.high))
+            found[name] = SettingAxis(name, kind, leaf.log, float(leaf.low), float(leaf.high))
         elif not isinstance(leaf, Nested):  # whose rows set several names
             found[name] = _of_choices(name, list(leaf.data))
     return found
 
 
-def _of_choices(name: str, values: Sequence[Any]) -> Axis:
+def _of_choices(name: str, values: Sequence[Any]) -> SettingAxis:
     """Values to choose from are an axis of numbers only where a picture gains by it: several different ones."""
-    return Axis(name, "categorical", choices=tuple(_unique(values)))
+    return SettingAxis(name, "categorical", choices=tuple(_unique(values)))
 
 
-def _observed(name: str, values: Sequence[Any]) -> Axis:
+def _observed(name: str, values: Sequence[Any]) -> SettingAxis:
     numbers = [value for value in values if _is_number(value)]
     if len(numbers) < len(values) or len(set(numbers)) < 5:
         return _of_choices(name, sorted(_unique(values), key=_order))
     low, high = float(min(numbers)), float(max(numbers))
     whole = all(isinstance(value, int) for value in numbers)
     wide = low > 0 and high / low >= 100
-    return Axis(name, "int" if whole else "real", wide, low, high)
+    return SettingAxis(name, "int" if whole else "real", wide, low, high)
 
 
 def _order(value: Any) -> tuple[int, float, str]:

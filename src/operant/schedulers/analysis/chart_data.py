@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from operant.errors import MissingExtraError, UsageError, unknown
-from operant.schedulers.analysis.axes import Axis, axes_of, label
+from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
 from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.views.live import LiveSearch
 
@@ -157,7 +157,7 @@ def intermediate(
 class Trials(NamedTuple):
     """What importance is reckoned from."""
 
-    axes: list[Axis]
+    axes: list[SettingAxis]
     configs: list[dict[str, Any]]
     rewards: list[float]
 
@@ -198,14 +198,14 @@ def importance(trials: Trials) -> dict[str, Any]:
     }
 
 
-def _total_effects(axes: list[Axis], configs: list[dict[str, Any]], rewards: list[float]) -> list[float]:
+def _total_effects(axes: list[SettingAxis], configs: list[dict[str, Any]], rewards: list[float]) -> list[float]:
     try:
         from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]
     except ImportError:
         raise MissingExtraError("the importance of settings", "search") from None
     import numpy as np
 
-    def column(axis: Axis) -> Any:
+    def column(axis: SettingAxis) -> Any:
         places = [axis.place(config[axis.name]) if axis.name in config else None for config in configs]
         return np.array([-1.0 if place is None else place for place in places])
 
@@ -297,14 +297,14 @@ def contour(search: LiveSearch, x: str, y: str) -> dict[str, Any]:
     }
 
 
-def _closeness(cells: Any, points: Any, axis: Axis, width: float) -> Any:
+def _closeness(cells: Any, points: Any, axis: SettingAxis, width: float) -> Any:
     import numpy as np
 
     distance = cells[:, None] - points[None, :]
     return np.exp(-0.5 * (distance / width) ** 2) if axis.is_numeric else (distance == 0).astype(float)
 
 
-def _grid_axis(axis: Axis, ticks: list[Any]) -> dict[str, Any]:
+def _grid_axis(axis: SettingAxis, ticks: list[Any]) -> dict[str, Any]:
     """A categorical axis has a place for each label: 0, 1, 2, …"""
     if axis.is_numeric:
         return {"name": axis.name, "log": axis.log, "values": ticks, "labels": None}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operant.envs.wildfire.fuels import fuel_number, fuel_table
-from operant.envs.wildfire.rothermel import (
+from operant.envs.wildfire.physics.fuels import fuel_number, fuel_table
+from operant.envs.wildfire.physics.rothermel import (
     FEET,
     MILES_PER_HOUR,
     Bed,

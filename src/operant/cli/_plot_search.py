@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from operant.cli.plotting.charts import (
+from operant.errors import MissingExtraError
+from operant.plotting.charts import (
     BLUE,
     GREEN,
     GREY,
@@ -25,10 +26,8 @@ from operant.cli.plotting.charts import (
     shade,
     thin,
 )
-from operant.errors import MissingExtraError
 from operant.schedulers.analysis import chart_data
-from operant.schedulers.analysis.axes import Axis as Setting
-from operant.schedulers.analysis.axes import axes_of, label
+from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
 from operant.schedulers.views.live import LiveSearch
 from operant.schedulers.views.recorded import job_history, recorded_rule
 
@@ -61,7 +60,7 @@ class _Search:
             self._importance = chart_data.importance(chart_data.trials_of(self.live))
         return self._importance
 
-    def ranked_axes(self) -> list[Setting]:
+    def ranked_axes(self) -> list[SettingAxis]:
         """The settings that vary, those that matter most first where that is known."""
         varied = [one for one in self.axes if len({label(v) for v in self.settings.get(one.name, [])}) > 1]
         try:
@@ -169,14 +168,14 @@ def _parallel(search: _Search) -> list[Chart]:
     return [Chart("Parallel coordinates", Axis(choices=names), Axis(bare=True), marks, scale=search.scale(rows))]
 
 
-def _place(axis: Setting, value: Any) -> float | None:
+def _place(axis: SettingAxis, value: Any) -> float | None:
     place = axis.place(value)
     if place is None or axis.is_numeric:
         return place
     return place / max(1, len(axis.choices or ()) - 1) if len(axis.choices or ()) > 1 else 0.5
 
 
-def _axis_labels(axis: Setting) -> list[tuple[float, str]]:
+def _axis_labels(axis: SettingAxis) -> list[tuple[float, str]]:
     if axis.is_numeric:
         return [(-0.06, _text(axis.low)), (1.06, _text(axis.high))]
     choices = axis.choices or ()
@@ -221,16 +220,15 @@ def _contour(search: _Search) -> list[Chart]:
             [None if z is None else shade(_rank(ordered, z, search.live.state.maximize)) for z in line]
             for line in found["z"]
         ]
-        xs = [_across(across, value) for value in found["points"]["x"]]
-        ys = [_across(up, value) for value in found["points"]["y"]]
+        points = found["points"]
         titles = [
-            f"job {job}: {search.reward} {reward:.6g}\n{a} = {_text(x)}\n{b} = {_text(y)}"
-            for job, reward, x, y in zip(*(found["points"][key] for key in ("id", "reward", "x", "y")), strict=True)
+            f"job {job}: {search.reward} {reward:.6g}\n{a} = {_named(across, x)}\n{b} = {_named(up, y)}"
+            for job, reward, x, y in zip(*(points[key] for key in ("id", "reward", "x", "y")), strict=True)
         ]
-        tints = [shade(_rank(ordered, one, search.live.state.maximize)) for one in found["points"]["reward"]]
+        tints = [shade(_rank(ordered, one, search.live.state.maximize)) for one in points["reward"]]
         marks: list[Mark] = [
             Heat(_edges(across, found["x"]["values"]), _edges(up, found["y"]["values"]), colours),
-            Points([x or 0.0 for x in xs], [y or 0.0 for y in ys], tints, titles, size=3.0),
+            Points(points["x"], points["y"], tints, titles, size=3.0),
         ]
         ends = (ordered[0], ordered[-1]) if search.live.state.maximize else (ordered[-1], ordered[0])
         charts.append(Chart(f"{a} and {b}", _axis(across), _axis(up), marks, scale=(*ends, search.reward)))
@@ -244,7 +242,7 @@ def _rank(ordered: list[float], value: float, maximize: bool) -> float:
     return share if maximize else 1 - share
 
 
-def _edges(axis: Setting, values: list[Any]) -> list[float]:
+def _edges(axis: SettingAxis, values: list[Any]) -> list[float]:
     """The borders of the cells whose middles the values are."""
     if not axis.is_numeric:
         return [at - 0.5 for at in range(len(values) + 1)]
@@ -311,17 +309,22 @@ def _timeline(search: _Search) -> list[Chart]:
     return [Chart("Timeline", Axis(unit), Axis("worker", choices=workers), [spans], legend)]
 
 
-def _axis(axis: Setting) -> Axis:
+def _axis(axis: SettingAxis) -> Axis:
     if axis.is_numeric:
         return Axis(axis.name, axis.log)
     return Axis(axis.name, choices=tuple(_text(one) for one in axis.choices or ()))
 
 
-def _across(axis: Setting, value: Any) -> float | None:
+def _across(axis: SettingAxis, value: Any) -> float | None:
     """Where a value lies on the axis of a chart: itself, or the number of the choice."""
     if axis.place(value) is None:
         return None
     return float(value) if axis.is_numeric else axis.place(value)
+
+
+def _named(axis: SettingAxis, place: float) -> str:
+    """The value at a place of a chart's axis, as text."""
+    return _text(place if axis.is_numeric else (axis.choices or ())[int(place)])
 
 
 def _text(value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from operant.cli.plotting.charts import SERIES, Axis, Band, Chart, Line, Mark, thin
 from operant.errors import UsageError, nearest
+from operant.plotting.charts import SERIES, Axis, Band, Chart, Line, Mark, thin
 from operant.tracking import Run
 
 __all__ = ["curves"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from operant.envs.vector import Array
-from operant.envs.wildfire import _spread_numpy
-from operant.envs.wildfire._stencil import make_stencil
+from operant.envs.wildfire.physics import _spread_numpy
+from operant.envs.wildfire.physics._stencil import make_stencil
 from operant.errors import UsageError
 
 __all__ = ["Fires", "SpreadRates"]
@@ -280,6 +280,6 @@ def _compiled() -> ModuleType | None:
     if importlib.util.find_spec("numba") is None:
         return None
     try:
-        return importlib.import_module("operant.envs.wildfire._spread_numba")
+        return importlib.import_module("operant.envs.wildfire.physics._spread_numba")
     except ImportError:  # each numba works with some versions of numpy
         return None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from operant.envs.vector import Array
-from operant.envs.wildfire.fuels import FuelTable
+from operant.envs.wildfire.physics.fuels import FuelTable
 
 __all__ = [
     "FEET",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from operant.envs.vector import Array
-from operant.envs.wildfire._stencil import Stencil
+from operant.envs.wildfire.physics._stencil import Stencil
 
 __all__ = ["advance", "recompute"]
 

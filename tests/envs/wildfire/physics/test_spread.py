@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operant.envs.wildfire.spread import Fires, SpreadRates
+from operant.envs.wildfire.physics.spread import Fires, SpreadRates
 from operant.errors import UsageError
 
 Array = np.ndarray[Any, Any]
