@@ -118,7 +118,7 @@ def _tried(setting: dict[str, Any], task_id: int) -> Any:
 
 
 def _fluent(folder: Path, **told: Any) -> Any:
-    search = hpo(_tried).random(silent=True).seed(4).max_workers(1).max_retries(1).name(folder.name)
+    search = hpo(_tried).random(silent=True).seed(4).max_workers(1).max_retries(0).name(folder.name)
     search = search.maximize(R["y"]).concern(R["kind"][0], "first").spaces(
         {"x": uniform(0, 1), "kind": choice([(1, 2), (3, 4)])}
     )  # fmt: skip
