@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.dialects import Machin, same
 from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
 from operant.settings import setting
 
@@ -24,6 +25,33 @@ class A2CSettings(OnPolicySettings):
     learning_rate: float = setting(7e-4, "step size")
     normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
     optimizer: str = setting("rmsprop", "rmsprop or adam")
+
+
+_COMMON = OnPolicySettings.di_engine
+A2CSettings.di_engine = replace(
+    _COMMON,
+    table={
+        **_COMMON.table,
+        "policy.learn.normalize_advantage": "algorithm.normalize_advantage",
+        "policy.learn.grad_norm": "algorithm.max_gradient_norm",
+        "policy.learn.eps": "algorithm.optimizer_eps",
+    },
+    defaults={
+        "policy.learn.learning_rate": 0.001,
+        "policy.learn.entropy_weight": 0.01,
+        "policy.learn.eps": 1e-8,
+        "policy.collect.discount_factor": 0.9,
+        "policy.collect.gae_lambda": 0.95,
+    },
+    elsewhere=(
+        *_COMMON.elsewhere,
+        "policy.learn.batch_size",  # one gradient step takes the whole rollout, there as here
+        "policy.learn.betas",
+        "policy.other.replay_buffer",
+    ),
+    read=lambda theirs: {**_COMMON.read(theirs), "algorithm.optimizer": "adam"},
+)
+A2CSettings.machin = Machin((*OnPolicySettings.machin.rules, same("batch_size", "rollout")))
 
 
 def a2c_loss(

@@ -19,13 +19,16 @@ __all__ = ["BaseAlgorithm", "count_rows", "refuse_epsilon"]
 
 
 class BaseAlgorithm:
-    """An algorithm in the making: a subclass sets `data` in its ``__init__`` and writes `actor`, `learn`, `state_dict`
-    and `load_state_dict`; without a network also `weights` and `load_weights`."""
+    """An algorithm in the making: a subclass names its `Settings` and writes `data_spec`, `actor`, `learn`,
+    `state_dict` and `load_state_dict`; without a network also `weights` and `load_weights`."""
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
     """The networks where nothing is said of them."""
-    data: DataSpec
+    model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Networks that `models` in a `frame_config` lists: the setting of `ModelSettings` that each is, and what it is."""
+    takes_criterion: ClassVar[bool] = False
+    """Whether ``criterion``, a loss of predictions and targets, may be set to one of the user's."""
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class BaseAlgorithm:
         self.model = self.default_model if model is None else model
         self.adapter = ObservationAdapter(observation_space, as_row=not self.model.has_own_modules)
         self.actions = action_spec(action_space)
+        self.data = self.data_spec(self.settings)
         self.seed = seed
         self.network: Any = None
         self.optimizer: Any = None
@@ -46,6 +50,11 @@ class BaseAlgorithm:
         self.measure = True
         self.entropy_limit: float | None = None
         self.progress = 0.0
+
+    @staticmethod
+    def data_spec(settings: Any) -> DataSpec:
+        """What is learned from, with these settings."""
+        raise NotImplementedError("the algorithm does not say what it learns from: define data_spec")
 
     @property
     def path(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,13 @@ from torch import nn
 
 from operant.algorithms.base import BaseAlgorithm
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
+from operant.algorithms.dqn_settings import DQNSettings
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.q_functions import QFunction
 from operant.errors import UsageError
 from operant.models.builders import QNetwork, build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.settings import ModelSettings
-from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -29,46 +28,6 @@ __all__ = ["DQN", "DQNSettings", "dqn_loss", "dqn_slope"]
 
 
 _NOTHING: dict[str, Any] = {}
-
-
-@dataclass(frozen=True)
-class DQNSettings:
-    """Settings of the DQN family."""
-
-    train_every: int = setting(4, "environment steps (of all environments together) between rounds of updates")
-    updates: int = setting(1, "gradient steps in each round; 0: as many as environment steps")
-    batch: int = setting(32, "transitions of one gradient step")
-    buffer: int = setting(1_000_000, "transitions that are kept")
-    learning_starts: int = setting(100, "environment steps before the first update")
-    gamma: float = setting(0.99, "discount")
-    n_step: int = setting(1, "rewards summed before bootstrapping")
-    learning_rate: float = setting(1e-4, "step size of Adam")
-    double: bool = setting(True, "choose the next action with the online network (van Hasselt et al. 2016)")
-    dueling: bool = setting(False, "split the network into value and advantage (Wang et al. 2016)")
-    target_every: int = setting(
-        10_000, "environment steps between copies into the target network; 0: no target network"
-    )
-    target_rate: float = setting(1.0, "share of the online weights in such a copy (1: a hard copy)")
-    prioritized: bool = setting(False, "sample by the size of the last error (Schaul et al. 2016)")
-    priority_alpha: float = setting(0.6, "how much priorities count: 0 not at all")
-    priority_beta: float = setting(0.4, "correction of the bias by importance weights at the start; 1 at the end")
-    exploration_start: float = setting(1.0, "share of random actions at the start")
-    exploration_end: float = setting(0.05, "share of random actions in the end")
-    exploration_fraction: float = setting(0.1, "part of the training over which that share falls")
-    exploration_steps: int = setting(0, "if above 0: the environment steps over which it falls, instead of that part")
-    exploration_decay: float = setting(0.0, "if above 0: it falls as exp(−steps/decay) instead of a line")
-    loss: str = setting("huber", "huber or squared")
-    max_gradient_norm: float = setting(10.0, "limit of the norm of the gradient")
-    optimizer: str = setting("adam", "adam or rmsprop")
-    optimizer_eps: float = setting(1e-8, "ε of the optimizer")
-
-    def __post_init__(self) -> None:
-        if self.loss not in ("huber", "squared"):
-            raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
-        if min(self.train_every, self.batch, self.buffer, self.n_step) < 1 or self.updates < 0:
-            raise UsageError("DQN needs train_every, batch, buffer and n_step from 1 up, updates from 0 up")
-        if not 0.0 < self.target_rate <= 1.0:
-            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
 
 
 def dqn_loss(
@@ -122,6 +81,8 @@ class DQN(BaseAlgorithm):
 
     Settings = DQNSettings
     settings: DQNSettings
+    model_roles = (("network", "the network"), ("network", "its target"))
+    takes_criterion = True
     default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
 
     def __init__(
@@ -136,19 +97,6 @@ class DQN(BaseAlgorithm):
         settings, model = self.settings, self.model
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
-        self.data = DataSpec(
-            "step",
-            "replay",
-            ("obs", "action", "reward", "terminated", "truncated", "next_obs", "mask"),
-            gamma=settings.gamma,
-            capacity=settings.buffer,
-            batch=settings.batch,
-            every=settings.train_every,
-            updates=settings.updates,
-            starts=settings.learning_starts,
-            n_step=settings.n_step,
-            alpha=settings.priority_alpha if settings.prioritized else None,
-        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = build_q_network(self.adapter, self.actions, model, settings.dueling)
@@ -168,6 +116,22 @@ class DQN(BaseAlgorithm):
         self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
         """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
         self._copied_at = 0
+
+    @staticmethod
+    def data_spec(settings: DQNSettings) -> DataSpec:
+        return DataSpec(
+            "step",
+            "replay",
+            ("obs", "action", "reward", "terminated", "truncated", "next_obs", "mask"),
+            gamma=settings.gamma,
+            capacity=settings.buffer,
+            batch=settings.batch,
+            every=settings.train_every,
+            updates=settings.updates,
+            starts=settings.learning_starts,
+            n_step=settings.n_step,
+            alpha=settings.priority_alpha if settings.prioritized else None,
+        )
 
     @property
     def path(self) -> str:

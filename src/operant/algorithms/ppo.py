@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, Prepared, explained_variance, normalized
+from operant.algorithms.dialects import Machin, Values, both, same
+from operant.algorithms.on_policy import (
+    OnPolicy,
+    OnPolicySettings,
+    Prepared,
+    collected,
+    explained_variance,
+    normalized,
+)
 from operant.errors import UsageError
 from operant.settings import setting
 
@@ -30,6 +39,49 @@ class PPOSettings(OnPolicySettings):
         super().__post_init__()
         if self.minibatch < 2 or self.epochs < 1:
             raise UsageError("PPO needs epochs ≥ 1 and minibatch ≥ 2")
+
+
+def _steps_per_iteration(theirs: Values) -> float:
+    rows = collected(theirs)
+    batches = math.ceil(rows / theirs["policy.learn.batch_size"])
+    return float(rows / (theirs["policy.learn.epoch_per_collect"] * batches))
+
+
+_COMMON, _MACHIN = OnPolicySettings.di_engine, OnPolicySettings.machin
+PPOSettings.di_engine = replace(
+    _COMMON,
+    table={
+        **_COMMON.table,
+        "policy.learn.epoch_per_collect": "algorithm.epochs",
+        "policy.learn.batch_size": "algorithm.minibatch",
+        "policy.learn.clip_ratio": "algorithm.clip",
+        "policy.learn.adv_norm": "algorithm.normalize_advantage",
+        "policy.learn.grad_clip_value": "algorithm.max_gradient_norm",
+        "policy.learn.ppo_param_init": "model.orthogonal",
+    },
+    defaults={
+        "policy.learn.epoch_per_collect": 10,
+        "policy.learn.batch_size": 64,
+        "policy.learn.ppo_param_init": True,
+    },
+    # `value_norm` works around what the scale of returns does to DI-engine's targets.
+    elsewhere=(
+        *_COMMON.elsewhere,
+        "policy.continuous",
+        "policy.recompute_adv",
+        "policy.learn.grad_clip_type",
+        "policy.learn.value_norm",
+    ),
+    steps_per_iteration=_steps_per_iteration,
+)
+PPOSettings.machin = Machin(
+    (
+        *_MACHIN.rules,
+        same("batch_size", "minibatch"),
+        both("actor_update_times", "critic_update_times", "epochs"),
+        same("surrogate_loss_clip", "clip"),
+    )
+)
 
 
 def ppo_loss(

@@ -126,6 +126,8 @@ def run_learner(
         learner = make(writer, folder, spoken)
         try:
             if parts.visualize:
+                if learner.network is None:
+                    raise UsageError("frame_config.visualize is true, but the algorithm has no network to draw")
                 write_graph(learner.network, Path(parts.visualize_dir or folder / "log" / "graphs"), writer)
             return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken)
         finally:

@@ -158,7 +158,9 @@ class Collector:
         """Which actions the state that truly followed allows: where an episode ended, that of its last observation."""
         if following is None or step.final_obs is None:
             return following
-        last = self.algorithm.adapter.mask(step.final_obs, None)
+        last = step.final_mask
+        if last is None:
+            last = self.algorithm.adapter.mask(step.final_obs, None)
         # Where the last state says nothing of it, everything counts as allowed: the next episode's would be wrong.
         return np.where(step.done[:, None], True if last is None else last, following)
 

@@ -13,11 +13,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from operant.errors import OperantError, UsageError
+from operant.tracking.format.blocks import valid_text
+from operant.tracking.reading.filters import FilterError
 
 if TYPE_CHECKING:
     from operant.web.desk import Desk
 
-__all__ = ["Ask", "BadFilter", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
+__all__ = ["Ask", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
 
 MAX_BODY = 1 << 20
 
@@ -32,14 +34,6 @@ class Conflict(UsageError):
 
 class TooLarge(UsageError):
     """More was sent or asked for than a request may: 413."""
-
-
-class BadFilter(UsageError):
-    """A filter that cannot be read; the answer says where."""
-
-    def __init__(self, message: str, position: int = 0) -> None:
-        super().__init__(message)
-        self.position = position
 
 
 _STATUS = {NotFound: 404, Conflict: 409, TooLarge: 413}
@@ -115,7 +109,7 @@ def endpoint(desk: Desk, function: Function) -> Callable[[Request], Any]:
 def _run(function: Function, desk: Desk, asked: Ask) -> Response:
     try:
         found = function(desk, asked)
-    except BadFilter as error:
+    except FilterError as error:
         return answer({"error": str(error), "position": error.position}, 400)
     except UsageError as error:
         return answer({"error": str(error)}, _status(error))
@@ -145,7 +139,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise UsageError("the body must be JSON, with the content type application/json")
     try:
-        found = json.loads(data)
+        found = json.loads(valid_text(data.decode()))
     except (ValueError, RecursionError):
         raise UsageError("the body is no JSON") from None
     if not isinstance(found, dict):

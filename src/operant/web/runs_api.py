@@ -7,49 +7,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from operant.errors import ConfigError, UsageError
-from operant.schedulers.criteria.expression import Expression, ExpressionError
+from operant.errors import UsageError
 from operant.schedulers.views.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation
+from operant.tracking.reading.filters import filter_runs, mentions, sort_runs
 from operant.tracking.reading.index import RunRow
-from operant.web.answers import Ask, BadFilter, NotFound
+from operant.web.answers import Ask, NotFound
 from operant.web.desk import LOOK_SECONDS, Desk
 from operant.web.shelf import run_folder
 
 __all__ = ["add_note", "console", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
 
-LONGEST_FILTER = 4000
 MOST_ROWS = 20_000
 MOST_ASKED = 5000
 CONSOLE_BYTES = 64 << 10
 STREAMS = ("stdout", "stderr")
 STEPS_PER_SECOND = "time/steps_per_second"
 """The one scalar below `time/` that is no duration of a middleware."""
-_FIELDS = ("id", "name", "status", "tag", "note", "started", "ended", "search", "duration")
 # Colours and cursor movements (CSI), titles (OSC), and single escapes; then every control but tab and new line.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
-class _Tags:
-    """The tags of a run in a filter: ``tag == "baseline"`` asks whether it is among them."""
-
-    def __init__(self, tags: list[str]) -> None:
-        self._tags = tags
-
-    def __eq__(self, other: object) -> bool:
-        return other in self._tags
-
-    def __ne__(self, other: object) -> bool:
-        return other not in self._tags
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __bool__(self) -> bool:
-        return bool(self._tags)
 
 
 def overview(desk: Desk, ask: Ask) -> Any:
@@ -78,11 +58,11 @@ def every(desk: Desk, ask: Ask) -> Any:
     tags = sorted({tag for row in rows for tag in row.last})
     with_params = [(row, params_of(desk, row.id, row.params)) for row in rows]
     names = sorted({name for _, params in with_params for name in params})
-    chosen = filtered(with_params, ask.query.get("filter", ""), {*tags, *names})
+    chosen = filter_runs(with_params, ask.query.get("filter", ""), {*tags, *names})
     words = ask.query.get("search", "").lower().split()
     if words:
-        chosen = [one for one in chosen if _mentions(one[0], words)]
-    chosen = sort_rows(chosen, ask.query.get("sort", ""))
+        chosen = [one for one in chosen if mentions(one[0], words)]
+    chosen = sort_runs(chosen, ask.query.get("sort", ""))
     shown = [row_as_dict(row, params) for row, params in chosen[offset : offset + limit]]
     return {
         "total": len(rows),
@@ -92,83 +72,6 @@ def every(desk: Desk, ask: Ask) -> Any:
         "tags": tags,
         "params": names,
     }
-
-
-Pair = tuple[RunRow, Mapping[str, Any]]
-
-
-def filtered(pairs: list[Pair], text: str, names: set[str]) -> list[Pair]:
-    """The runs that a condition holds for; it is parsed by a small grammar and never executed."""
-    if not text.strip():
-        return pairs
-    if len(text) > LONGEST_FILTER:
-        raise BadFilter(f"a filter has at most {LONGEST_FILTER} characters, not {len(text)}")
-    try:
-        condition = Expression(text, {*names, *_FIELDS})
-    except ConfigError as error:
-        position = error.position if isinstance(error, ExpressionError) else 0
-        raise BadFilter(f"the filter cannot be read: {error.message}", position) from None
-    try:
-        return [pair for pair in pairs if _holds(condition, pair)]
-    except RecursionError:
-        raise BadFilter("the filter has too many parts") from None
-
-
-def _holds(condition: Expression, pair: Pair) -> bool:
-    try:
-        return condition(_values(pair))
-    except (TypeError, OverflowError):  # a text in a sum, a number beyond all bounds
-        return False
-
-
-def _values(pair: Pair) -> dict[str, Any]:
-    row, params = pair
-    found: dict[str, Any] = {**params, **row.last}
-    found.update(id=row.id, name=row.name, status=row.status, tag=_Tags(row.tags), note=row.note)
-    if "/" in row.id:
-        found["search"] = row.id.partition("/")[0]
-    if row.started is not None:
-        found["started"] = row.started
-        if row.ended is not None:
-            found["ended"], found["duration"] = row.ended, row.ended - row.started
-    return found
-
-
-def _mentions(row: RunRow, words: list[str]) -> bool:
-    text = " ".join((row.id, row.name, row.status, row.note, *row.tags)).lower()
-    return all(word in text for word in words)
-
-
-def sort_rows(pairs: list[Pair], by: str) -> list[Pair]:
-    """By a field, a setting (``param.lr``) or a scalar (``last.loss``); ``-`` in front turns it round.
-
-    What lacks the value comes last either way; a bare name is looked for among fields, scalars and settings.
-    """
-    if not by:
-        return pairs
-    name, reverse = by.removeprefix("-"), by.startswith("-")
-    kind, _, inner = name.partition(".")
-
-    def value(pair: Pair) -> Any:
-        row, params = pair
-        if kind == "param" and inner:
-            return params.get(inner)
-        if kind == "last" and inner:
-            return row.last.get(inner)
-        if name in ("id", "name", "status", "started", "ended", "note"):
-            return getattr(row, name)
-        if name == "duration":
-            return None if row.ended is None or row.started is None else row.ended - row.started
-        return row.last.get(name, params.get(name))
-
-    keyed = [(value(pair), pair) for pair in pairs]
-    numbers = [one for one in keyed if isinstance(one[0], (int, float)) and one[0] == one[0]]
-    texts = [one for one in keyed if isinstance(one[0], str)]
-    chosen = {id(one) for one in (*numbers, *texts)}
-    rest = [one for one in keyed if id(one) not in chosen]
-    numbers.sort(key=lambda one: one[0], reverse=reverse)
-    texts.sort(key=lambda one: one[0], reverse=reverse)
-    return [pair for _, pair in (*numbers, *texts, *rest)]
 
 
 def row_as_dict(row: RunRow, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from operant._util.conditions import Condition
 from operant.errors import ConfigError
 from operant.registry import Registry
-from operant.schedulers.criteria.expression import Expression
 
 __all__ = ["FILTER_CRITERIONS", "BaseFilterCriterion", "ExpressionFilter", "build_filter_criterion"]
 
@@ -29,11 +29,11 @@ class ExpressionFilter(BaseFilterCriterion):
     def __init__(self, expression: str, names: Iterable[str] = ()) -> None:
         self.expression = expression
         self._names = list(names)
-        self._parsed: Expression | None = Expression(expression, self._names) if self._names else None
+        self._parsed: Condition | None = Condition(expression, self._names) if self._names else None
 
     def filter(self, job: Any) -> bool:
         if self._parsed is None:
-            return Expression(self.expression, job.arg_dict)(job.arg_dict)
+            return Condition(self.expression, job.arg_dict)(job.arg_dict)
         return self._parsed(job.arg_dict)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from operant.errors import ConfigError, unknown
 
-__all__ = ["Expression", "ExpressionError"]
+__all__ = ["Condition", "ConditionError"]
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _STRING = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
@@ -42,19 +42,19 @@ class _Absent(Exception):
     """An argument that this configuration does not have."""
 
 
-class ExpressionError(ConfigError):
+class ConditionError(ConfigError):
     """A condition that cannot be read; ``position`` is the place of the mistake in it, counted from 0."""
 
     position = 0
 
     @classmethod
-    def at(cls, position: int, what: str) -> ExpressionError:
+    def at(cls, position: int, what: str) -> ConditionError:
         error = cls(f"{what}, at character {position + 1}")
         error.position = position
         return error
 
 
-class Expression:
+class Condition:
     """A condition over a configuration. Of names that fit the longest is taken; backticks quote one.
 
     A comparison with an argument that is not active is false, and so is one between texts and numbers.
@@ -97,10 +97,10 @@ class Expression:
         if text[at] == "`":
             end = text.find("`", at + 1)
             if end < 0:
-                raise ExpressionError.at(at, f"a backtick is not closed in {text!r}")
+                raise ConditionError.at(at, f"a backtick is not closed in {text!r}")
             name = text[at + 1 : end]
             if name not in self._names:
-                raise ExpressionError.at(at, unknown("argument", name, self._names))
+                raise ConditionError.at(at, unknown("argument", name, self._names))
             return "name", name, end + 1
         for name in self._names:
             if text.startswith(name, at) and not _goes_on(text, at + len(name), name):
@@ -119,8 +119,8 @@ class Expression:
                 return "value", _CONSTANTS[word], found.end()
             if word in _KEYWORDS:
                 return "symbol", word, found.end()
-            raise ExpressionError.at(at, f"{unknown('argument', found[0], self._names)} (in the condition {text!r})")
-        raise ExpressionError.at(at, f"{text[at]!r} means nothing in a condition: {text!r}")
+            raise ConditionError.at(at, f"{unknown('argument', found[0], self._names)} (in the condition {text!r})")
+        raise ConditionError.at(at, f"{text[at]!r} means nothing in a condition: {text!r}")
 
     # -- grammar, loosest binding first ---------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Expression:
 
     def _wrong(self, what: str) -> ConfigError:
         place = self._places[self._at] if self._at < len(self._places) else len(self.text)
-        return ExpressionError.at(place, f"the condition {self.text!r} cannot be read: {what}")
+        return ConditionError.at(place, f"the condition {self.text!r} cannot be read: {what}")
 
 
 def _truth(node: Node, config: Config) -> bool:
