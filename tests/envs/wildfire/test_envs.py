@@ -18,6 +18,7 @@ from operant.envs.wildfire.attributes import ATTRIBUTES
 from operant.envs.wildfire.rewards import REWARDS, Outcome
 from operant.envs.wildfire.verbs import AGENT, TOOLS
 from operant.errors import UsageError
+from operant.testing import EnvironmentContract
 
 SMALL: dict[str, Any] = {
     "shape": [14, 18],
@@ -32,6 +33,23 @@ RICH: dict[str, Any] = {
     "moisture": {"dry_slopes": 0.5},
     "assets": {"type": "houses", "value": 3.0},
 }
+
+
+class TestVector(EnvironmentContract):
+    steps = 150
+
+    def build(self) -> WildfireVector:
+        return WildfireVector(
+            3, simulation=RICH, max_episode_steps=40, action_masks=True, scenarios={"count": 5},
+            attributes=["fire_map", "elevation", "wind_speed"], normalized_attributes=["elevation"],
+        )  # fmt: skip
+
+
+class TestSingle(EnvironmentContract):
+    steps = 60
+
+    def build(self) -> Wildfire:
+        return Wildfire(simulation=SMALL, max_episode_steps=25)
 
 
 def play(env: Any, steps: int, seed: int = 0) -> list[Any]:

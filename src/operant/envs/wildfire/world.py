@@ -91,7 +91,8 @@ class World:
                 raise UsageError(f"normalized_attributes names {name!r}, which is not among attributes")
         scaled = np.array([name in settings.normalized_attributes for name in settings.attributes])
         self._shift = np.where(scaled, low, 0.0)
-        self._scale = np.where(scaled, 1.0 / (high - low), 1.0).astype(np.float32)
+        self._scale = np.where(scaled, 1.0 / (high - low), 1.0)
+        self._single_scale = self._scale.astype(np.float32)  # for maps of codes: exact enough, and half the work
         self.low, self.high = np.where(scaled, 0.0, low), np.where(scaled, 1.0, high)
 
     # Episodes.
@@ -235,9 +236,9 @@ class World:
         """[N, H, W, channels] float32, or [N, agents, 2 w + 1, 2 w + 1, channels] of windows."""
         for channel, attribute in enumerate(self._attributes):
             if attribute.moving is not None:
-                np.multiply(
-                    self._shifted(attribute.moving(self), channel), self._scale[channel], out=self._buffer[..., channel]
-                )
+                values = self._shifted(attribute.moving(self), channel)
+                scale = self._single_scale if values.dtype == np.uint8 else self._scale
+                np.multiply(values, scale[channel], out=self._buffer[..., channel], casting="same_kind")
         if not self.settings.window:
             return self._buffer.copy()
         reach = np.arange(-self.settings.window, self.settings.window + 1)
