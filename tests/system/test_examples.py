@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.machine import patience
 
 from operant import Run
 
@@ -16,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def run_example(name: str, *words: str) -> str:
     command = [sys.executable, str(EXAMPLES / name), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=os.environ)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(110), env=os.environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -11,6 +11,7 @@ import torch
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import Machin, same
 from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
+from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
 __all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
@@ -92,19 +93,20 @@ class A2C(OnPolicy):
         if settings.normalize_advantage and len(data) > 1:
             data.advantage = normalized(data.advantage)
         if self._actor is None or self._critic is None:
-            log_prob_t, entropy_t, value_t = self.torch_forward(data)
-            loss = a2c_loss(
-                log_prob_t,
-                entropy_t,
-                value_t,
-                advantage=torch.from_numpy(data.advantage),
-                target=torch.from_numpy(data.target),
-                entropy_weight=settings.entropy_weight,
-                value_weight=settings.value_weight,
-            )
-            self.flat.grad_tensor.zero_()
-            loss.backward()  # type: ignore[no-untyped-call]
-            log_prob, entropy, value = (part.detach().numpy() for part in (log_prob_t, entropy_t, value_t))
+            with self.modes.updating():
+                log_prob_t, entropy_t, value_t = self.torch_forward(data)
+                loss = a2c_loss(
+                    log_prob_t,
+                    entropy_t,
+                    value_t,
+                    advantage=to_tensors(data.advantage, self._device),
+                    target=to_tensors(data.target, self._device),
+                    entropy_weight=settings.entropy_weight,
+                    value_weight=settings.value_weight,
+                )
+                self.flat.grad_tensor.zero_()
+                loss.backward()  # type: ignore[no-untyped-call]
+            log_prob, entropy, value = (to_array(part) for part in (log_prob_t, entropy_t, value_t))
         else:
             output = self.head.mask(self._actor.forward(data.obs), data.mask)
             log_prob, entropy, kept = self.head.evaluate(
@@ -128,6 +130,6 @@ class A2C(OnPolicy):
             "learning_rate": rate,
             "updates": 1.0,
         }
-        if self._log_std is not None:
-            metrics["std"] = float(np.exp(self._log_std).mean())
+        if self.log_std is not None:
+            metrics["std"] = float(np.exp(self.log_std).mean())
         return metrics, None

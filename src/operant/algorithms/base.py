@@ -48,6 +48,7 @@ class BaseAlgorithm:
         self.network: Any = None
         self.optimizer: Any = None
         self.device = "cpu"
+        self.modes: Any = None
         self.measure = True
         self.entropy_limit: float | None = None
         self.progress = 0.0
@@ -86,6 +87,22 @@ class BaseAlgorithm:
         act = self.actor(rng if explore else None, 1, count_rows(adapted), epsilon=epsilon)
         action, stored, extras = act(adapted, mask, state)
         return ActOut(action, extras.get("state"), {"action": stored, **extras})
+
+    def place(self, *networks: Any, fused: bool = False) -> Any:
+        """Put networks on the device that the model's settings name, and set `modes`, which holds them in evaluation
+        mode except in updates (see `operant.models.NetworkModes`); returns the device.
+
+        :param fused: whether they have a form without torch, which is the CPU's.
+        """
+        from operant.models.devices import choose_device
+        from operant.models.modes import NetworkModes
+
+        device = choose_device(self.model.device, fused=fused)
+        for network in networks:
+            network.to(device)
+        self.device = str(device)
+        self.modes = NetworkModes(networks, self.seed, device)
+        return device
 
     def weights(self) -> dict[str, Array]:
         return {name: value.cpu().numpy().copy() for name, value in self.network.state_dict().items()}

@@ -15,10 +15,11 @@ from operant.algorithms.base import BaseAlgorithm
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.dqn_settings import DQNSettings
 from operant.algorithms.errors import DivergedError
-from operant.algorithms.q_functions import QFunction
+from operant.algorithms.q_functions import QFunction, can_fuse
 from operant.errors import UsageError
 from operant.models.builders import QNetwork, build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
+from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -104,11 +105,13 @@ class DQN(BaseAlgorithm):
         if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
             other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
         self.network = network
+        fused = model.fused and can_fuse(network, self.adapter)
+        self._device = self.place(network, other, fused=fused)
         self.flat = FlatParameters(network)
-        self.q = QFunction(network, self.flat, self.adapter, model.fused)
+        self.q = QFunction(network, self.flat, fused, self.modes)
         self._target_flat = FlatParameters(other)
         self._target_network = other
-        self.target_q = QFunction(other, self._target_flat, self.adapter, model.fused)
+        self.target_q = QFunction(other, self._target_flat, fused, self.modes)
         self._learned = True  # whether the weights have changed since the last copy
         self._copy_to_target(1.0)
         self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
@@ -225,13 +228,15 @@ class DQN(BaseAlgorithm):
             slope, error = dqn_slope(q, action, target, weight, settings.loss)
             self.q.backward(slope)
         else:
-            q_tensor = self.q.tensors(batch["obs"])
-            weights = torch.ones(len(action)) if weight is None else torch.as_tensor(weight, dtype=q_tensor.dtype)
-            of = q_tensor, torch.as_tensor(action), torch.from_numpy(target), weights
-            loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
-            self.flat.grad_tensor.zero_()
-            loss.backward()  # type: ignore[no-untyped-call]
-            q = q_tensor.detach().numpy()
+            with self.modes.updating():
+                q_tensor = self.q.tensors(batch["obs"])
+                rows = np.ones(len(action)) if weight is None else weight
+                weights = torch.as_tensor(rows, dtype=q_tensor.dtype, device=self._device)
+                of = q_tensor, to_tensors(action, self._device), to_tensors(target, self._device), weights
+                loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
+                self.flat.grad_tensor.zero_()
+                loss.backward()  # type: ignore[no-untyped-call]
+            q = to_array(q_tensor)
             error = q[np.arange(len(q)), action] - target
         norm = self.flat.clip_gradient(settings.max_gradient_norm)
         if not math.isfinite(norm):
@@ -256,10 +261,7 @@ class DQN(BaseAlgorithm):
         if rate == 1.0 and not self._learned:
             return  # many environment steps between rounds of updates: the target network has these weights already
         self._learned = False
-        if rate == 1.0:
-            self._target_flat.array[:] = self.flat.array
-        else:
-            self._target_flat.array += np.float32(rate) * (self.flat.array - self._target_flat.array)
+        self._target_flat.move_towards(self.flat, rate)
         for mine, its in zip(self.network.buffers(), self._target_network.buffers(), strict=True):
             its.copy_(mine)
 
@@ -269,7 +271,7 @@ class DQN(BaseAlgorithm):
         self._learned = True
 
     def state_dict(self) -> dict[str, Any]:
-        target = {name: value.numpy().copy() for name, value in self._target_network.state_dict().items()}
+        target = {name: to_array(value).copy() for name, value in self._target_network.state_dict().items()}
         return {
             "weights": self.weights(),
             "target": target,
@@ -277,6 +279,7 @@ class DQN(BaseAlgorithm):
             "progress": self.progress,
             "steps": self.steps,
             "copied_at": self._copied_at,
+            "module_rng": self.modes.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -284,6 +287,7 @@ class DQN(BaseAlgorithm):
         tensors = {name: torch.as_tensor(np.array(value)) for name, value in state["target"].items()}
         self._target_network.load_state_dict(tensors)
         self.optimizer.load_state_dict(state["optimizer"])
+        self.modes.load_state_dict(state.get("module_rng", {}))
         self.progress = float(state["progress"])
         self.steps = int(state["steps"])
         self._copied_at = int(state["copied_at"])

@@ -23,7 +23,7 @@ from operant.errors import UsageError
 from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
-from operant.models.observations import to_tensors
+from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.settings import setting
 
@@ -193,17 +193,19 @@ class OnPolicy(BaseAlgorithm):
         if model.state_noise:
             assert self.network.log_std is not None
             self.head = StateGaussian(self.actions, len(self.network.log_std), model.state_noise_steps)
+        plain = self.network.encoder is None and self.adapter.is_flat
+        fused = model.fused and plain and is_fusable(self.network.actor) and is_fusable(self.network.critic)
+        self._device = self.place(self.network, fused=fused)
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.rng = np.random.default_rng([seed, 1])
         self._log_std: Array | None = None
         self._log_std_grad: Array | None = None
-        if self.network.log_std is not None:
+        if self.network.log_std is not None and self.flat.on_cpu:
             self._log_std, self._log_std_grad = self.flat.views(self.network.log_std)
         self._actor: FusedMLP | None = None
         self._critic: FusedMLP | None = None
-        plain = self.network.encoder is None and self.adapter.is_flat
-        if model.fused and plain and is_fusable(self.network.actor) and is_fusable(self.network.critic):
+        if fused and self.flat.on_cpu:
             assert isinstance(self.network.actor, nn.Sequential) and isinstance(self.network.critic, nn.Sequential)
             self._actor = FusedMLP(self.network.actor, self.flat)
             self._critic = FusedMLP(self.network.critic, self.flat)
@@ -227,26 +229,30 @@ class OnPolicy(BaseAlgorithm):
         """Logits or means for adapted observations."""
         if self._actor is not None:
             return self._actor.forward(obs, 1)
-        with torch.no_grad():
-            out: Array = self.network(to_tensors(obs))[0].numpy()
-        return out
+        with torch.no_grad(), self.modes.acting():
+            return to_array(self.network(to_tensors(obs, self._device))[0])
 
     def values(self, obs: Any) -> Array:
         """The value of adapted observations."""
         if self._critic is not None:
             return self._critic.forward(obs, 1)[:, 0].copy()
-        with torch.no_grad():
-            out: Array = self.network(to_tensors(obs))[1].numpy()
-        return out
+        with torch.no_grad(), self.modes.acting():
+            return to_array(self.network(to_tensors(obs, self._device))[1])
 
     def spread(self, obs: Any, slot: int = 1) -> Any:
         """What the head of continuous actions takes for their spread, after a forward pass of the same observations."""
         if not isinstance(self.head, StateGaussian):
-            return self._log_std
+            return self.log_std
         if self._actor is not None:
             return self._actor.hidden(len(obs), slot), self._log_std
-        with torch.no_grad():
-            return self.network.policy_features(to_tensors(obs)).numpy(), self._log_std
+        with torch.no_grad(), self.modes.acting():
+            return to_array(self.network.policy_features(to_tensors(obs, self._device))), self.log_std
+
+    @property
+    def log_std(self) -> Array | None:
+        """The logarithm of the spread of continuous actions."""
+        on_gpu = self._log_std is None and self.network.log_std is not None
+        return to_array(self.network.log_std) if on_gpu else self._log_std
 
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         refuse_epsilon(epsilon)
@@ -333,13 +339,13 @@ class OnPolicy(BaseAlgorithm):
 
     def torch_forward(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities, entropies and values of rows, with autograd."""
-        obs = to_tensors(part.obs)
+        obs = to_tensors(part.obs, self._device)
         policy, value = self.network(obs)
-        mask = None if part.mask is None else torch.from_numpy(part.mask)
+        mask = None if part.mask is None else to_tensors(part.mask, self._device)
         spread: Any = self.network.log_std
         if isinstance(self.head, StateGaussian):
             spread = (self.network.policy_features(obs), spread)
-        log_prob, entropy = self.head.log_prob_and_entropy(policy, torch.from_numpy(part.action), mask, spread)
+        log_prob, entropy = self.head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
         return log_prob, entropy, value
 
     def fused_backward(self, kept: Any, log_prob_slope: Array, entropy_slope: float, value_slope: Array) -> None:
@@ -358,12 +364,14 @@ class OnPolicy(BaseAlgorithm):
             "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state,
             "progress": self.progress,
+            "module_rng": self.modes.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.load_weights(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rng.bit_generator.state = state["rng"]
+        self.modes.load_state_dict(state.get("module_rng", {}))
         self.progress = float(state["progress"])
 
 

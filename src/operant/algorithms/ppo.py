@@ -20,6 +20,7 @@ from operant.algorithms.on_policy import (
     normalized,
 )
 from operant.errors import UsageError
+from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
 __all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
@@ -170,8 +171,8 @@ class PPO(OnPolicy):
         metrics["learning_rate"] = rate
         metrics["clip"] = clip
         metrics["updates"] = float(updates)
-        if self._log_std is not None:
-            metrics["std"] = float(np.exp(self._log_std).mean())
+        if self.log_std is not None:
+            metrics["std"] = float(np.exp(self.log_std).mean())
         return metrics, None
 
     def _minibatches(self, data: Prepared) -> list[Prepared]:
@@ -223,20 +224,23 @@ class PPO(OnPolicy):
         }
 
     def _torch_gradient(self, part: Prepared, clip: float) -> tuple[Array, Array, Array, Array]:
-        log_prob, entropy, value = self.torch_forward(part)
-        old_log_prob = torch.from_numpy(part.log_prob)
-        loss = ppo_loss(
-            log_prob,
-            entropy,
-            value,
-            old_log_prob=old_log_prob,
-            advantage=torch.from_numpy(part.advantage),
-            target=torch.from_numpy(part.target),
-            clip=clip,
-            entropy_weight=self.settings.entropy_weight,
-            value_weight=self.settings.value_weight,
-        )
-        self.flat.grad_tensor.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
-        ratio = torch.exp(log_prob.detach() - old_log_prob).numpy()
-        return log_prob.detach().numpy(), entropy.detach().numpy(), value.detach().numpy(), ratio
+        with self.modes.updating():
+            log_prob, entropy, value = self.torch_forward(part)
+            old_log_prob, advantage, target = (
+                to_tensors(one, self._device) for one in (part.log_prob, part.advantage, part.target)
+            )
+            loss = ppo_loss(
+                log_prob,
+                entropy,
+                value,
+                old_log_prob=old_log_prob,
+                advantage=advantage,
+                target=target,
+                clip=clip,
+                entropy_weight=self.settings.entropy_weight,
+                value_weight=self.settings.value_weight,
+            )
+            self.flat.grad_tensor.zero_()
+            loss.backward()  # type: ignore[no-untyped-call]
+        ratio = torch.exp(log_prob.detach() - old_log_prob)
+        return to_array(log_prob), to_array(entropy), to_array(value), to_array(ratio)

@@ -299,6 +299,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch 2.13
             warnings.filterwarnings("ignore", r"Checkpoint directory .* exists and is not empty", UserWarning)
+            # Networks are in training mode in updates alone, and the algorithm sees to that.
+            warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode", UserWarning)
             warnings.filterwarnings("ignore", r"The `srun` command is available", UserWarning)  # it looks all the same
             yield
     finally:
