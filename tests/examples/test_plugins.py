@@ -1,5 +1,4 @@
-"""The algorithms of examples/plugins, as whoever installs the package has them: found by entry point, usable anywhere.
-"""
+"""The algorithms of examples/plugins as whoever installs the package has them: found by entry point, usable anywhere."""
 
 from __future__ import annotations
 
