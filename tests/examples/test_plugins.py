@@ -1,4 +1,4 @@
-"""The algorithms of examples/plugins as whoever installs the package has them: found by entry point, usable anywhere."""
+"""The algorithms of examples/plugins as whoever installs the package has them: found by entry point, used anywhere."""
 
 from __future__ import annotations
 
