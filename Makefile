@@ -17,7 +17,7 @@ export UV_TORCH_BACKEND ?= cpu
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint types imports journeys clean
+.PHONY: help setup demo test test-long lint types imports js journeys clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -48,7 +48,18 @@ imports: setup
 	@echo '== import-linter'
 	@$(BIN)/lint-imports
 
-test: setup lint types imports  ## lint, types, one-way imports, tests (under 10 minutes on 2 cores)
+# The page needs no node; where there is one, its JavaScript is checked by the types in its comments, and linted.
+js: NODE_TOOLS := typescript@5.9.3 @biomejs/biome@2.6.6
+js:  ## types and lint of the page's JavaScript, where node is installed
+	@echo '== tsc and biome'
+	@if ! command -v npm >/dev/null; then echo 'not checked: there is no node'; \
+	elif echo '$(NODE_TOOLS)' | cmp -s - node_modules/.pinned || { \
+	    npm install --silent --no-save --no-package-lock --no-audit --no-fund $(NODE_TOOLS) \
+	    && echo '$(NODE_TOOLS)' > node_modules/.pinned; }; \
+	then node_modules/.bin/tsc && node_modules/.bin/biome lint --error-on-warnings; \
+	else echo 'not checked: npm could not install $(NODE_TOOLS)'; fi
+
+test: setup lint types imports js  ## lint, types, one-way imports, tests (under 10 minutes on 2 cores)
 	@echo '== pytest'
 	@$(BIN)/python -m pytest -n 2 --dist loadscope -m 'not long'
 
@@ -65,4 +76,4 @@ journeys: setup  ## files and switches between files on the three ways through t
 	@$(BIN)/python benchmarks/journeys.py
 
 clean:
-	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

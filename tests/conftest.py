@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
+import uuid
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from hypothesis import settings
+from tests.machine import MARK, left_behind, patience
 
 # Machines are shared: an example that takes long once is no failure. `make test` draws the same examples each time, so
 # that a change is judged by itself; `make test-long` looks for new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("exploring", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# A shell starts what runs in the background with SIGINT ignored, and children inherit that: no ctrl-C would reach them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Whatever the session has started and not ended is ended now, and told with the test that started it."""
+    os.environ[MARK] = mark = uuid.uuid4().hex
+    yield
+    deadline = time.monotonic() + patience(5)
+    while (left := left_behind(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for process, _ in left:
+        try:
+            process.kill()
+        except psutil.Error:
+            pass
+    assert not left, "left behind:\n" + "\n".join(told for _, told in left)
 
 
 @pytest.fixture(autouse=True)

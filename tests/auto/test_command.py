@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.machine import patience
 
 from operant.auto.command import main
 from operant.auto.config import read_config, write_config
@@ -25,7 +26,7 @@ def test_listing_loads_neither_torch_nor_lightning():
         "import sys; from operant.auto.command import main; main(['list']); "
         "sys.exit([name for name in ('torch', 'lightning', 'gymnasium') if name in sys.modules] or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=patience(100))
     assert done.returncode == 0, done.stderr
 
 

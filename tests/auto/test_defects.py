@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tests.machine import patience
 
 from operant.auto import (
     check_config,
@@ -173,5 +174,5 @@ def test_b_nothing_that_is_gone_is_needed():
 
 def test_unknown_names_leave_with_an_error_code():
     command = [sys.executable, "-m", "operant.auto", "generate", "--algo", "DQM", "--print"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(100))
     assert done.returncode == 1 and "did you mean 'DQN'" in done.stderr and "Traceback" not in done.stderr

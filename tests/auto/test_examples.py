@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.machine import patience
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "auto"
 
@@ -22,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "auto"
 def test_examples(words, least):
     command = [sys.executable, str(EXAMPLES / words[0]), *words[1:]]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, timeout=patience(600), env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
     found = re.search(r"best total reward ([\d.]+)", done.stdout)

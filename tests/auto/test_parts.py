@@ -68,7 +68,7 @@ def test_names_of_modules_that_did_not_call_are_not_searched():
     [
         ({"models": ["no_such_module.QNet"] * 2}, "tried to import 'no_such_module.QNet'"),
         ({"models": ["QNet"] * 2}, "was not found"),
-        ({"models": ["tests.auto.networks.QNet"]}, "a list of two"),
+        ({"models": ["tests.auto.networks.QNet"]}, "a list of 2"),
         ({"models": [networks.QNet, networks.Actor]}, "a copy of the first"),
         ({"models": [networks.QNet] * 2, "model_kwargs": [{"width": 3}, {}]}, "same arguments"),
         ({"models": [int, int]}, "class of nn.Module"),
@@ -94,7 +94,7 @@ def test_mistakes_are_sentences(frame_config, message):
 @pytest.mark.parametrize(
     ("frame_config", "message"),
     [
-        ({"replay_buffer": "ReplayBuffer"}, "learns from rollouts"),
+        ({"replay_buffer": "ReplayBuffer"}, "does not learn from replay"),
         ({"criterion": "L1Loss"}, "trained by the squared error"),
         ({"replay_size": 5}, "a rollout has 2048 steps"),
     ],

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lightning.pytorch import Callback
+from lightning.pytorch.utilities import rank_zero_only
 
 from operant.auto import launch
 from operant.auto.config import write_config
@@ -38,6 +40,16 @@ def test_where_slurm_is_installed(plain) -> None:
     config, result = plain
     other = launch(config)  # in these tests a warning is an error
     assert (other.rewards, other.steps) == (result.rewards, result.steps)
+
+
+def test_what_callbacks_log_is_kept_whatever_rank_lightning_took_from_slurm(plain, monkeypatch) -> None:
+    class Logs(Callback):
+        def on_train_end(self, trainer, pl_module):
+            trainer.logger.log_metrics({"mine": 1.0}, step=1)
+
+    monkeypatch.setattr(rank_zero_only, "rank", 2)  # what SLURM_PROCID=2 makes of it at the import
+    result = launch(plain[0], callbacks=[Logs()])
+    assert Run.open(result.run_id).scalars("mine")["value"].tolist() == [1.0]
 
 
 def test_inside_a_task_of_slurm(plain) -> None:

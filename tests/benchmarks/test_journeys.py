@@ -47,7 +47,7 @@ def test_a_switch_is_counted_once_and_imports_do_not_count(journeys, tmp_path, m
 def test_repeated_lines(journeys) -> None:
     block = [f"x{i} = {i}" for i in range(7)]
     assert journeys.repeated({"a": ["one", *block, "two"], "b": [*block, "three"]}) == 7
-    assert journeys.repeated({"a": block[:5] + ["one"], "b": block[:5] + ["two"]}) == 0
+    assert journeys.repeated({"a": [*block[:5], "one"], "b": [*block[:5], "two"]}) == 0
     assert journeys.told_lines("import os\n\n# why\nx = 1\n)\n") == ["x = 1"]
 
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.machine import patience
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PEERS = ("tensorboardX", "TensorBoard", "Aim", "MLflow", "W&B", "Trackio")
 
@@ -18,7 +20,7 @@ def run_benchmark(script: str, *arguments: str) -> str:
         [sys.executable, str(BENCHMARKS / script), "--quick", *arguments],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patience(110),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -14,6 +14,8 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 
+from tests.machine import patience
+
 _LAUNCH = (
     "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "from operant.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -68,7 +70,7 @@ class Terminal:
 
     def wait_for(self, seen: Callable[[str], object], what: str) -> str:
         """The first new picture of which ``seen`` is true."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience(PATIENCE)
         while time.monotonic() < deadline:
             self.read()
             for frame in self.frames[self._looked_at :]:
@@ -87,7 +89,7 @@ class Terminal:
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait for the program to end by itself, unless the test has failed already."""
-        deadline = time.monotonic() + (PATIENCE if kind is None else 0.0)
+        deadline = time.monotonic() + (patience(PATIENCE) if kind is None else 0.0)
         while self.process.poll() is None and time.monotonic() < deadline:
             self.read()
         if self.process.poll() is None:

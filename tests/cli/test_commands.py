@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.machine import patience
 
 from operant import Run, SummaryWriter
 from operant.cli import COMMANDS, main
@@ -27,7 +29,9 @@ def command(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]
 
 def loaded_by(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint('\\n'.join(sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=patience(60)
+    )
     return set(done.stderr.split())
 
 
@@ -240,3 +244,43 @@ def test_a_reader_that_hangs_up_is_no_error() -> None:
         f"{sys.executable} -m operant runs | head -1", shell=True, capture_output=True, text=True, env=os.environ
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["runs"], ["--version"]])
+def test_nobody_reads_what_is_printed(words: list[str]) -> None:
+    record()
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "operant", *words], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (OSError(errno.ENOSPC, "", "/data/x"), "a file cannot be written or read: No space left on device (/data/x)"),
+        (OSError(errno.EROFS, ""), "a file cannot be written or read: Read-only file system"),
+        (ModuleNotFoundError("", name="torch.nn"), "`operant runs` needs an extra that is not installed"),
+    ],
+)
+def test_what_is_wrong_with_the_machine_is_one_sentence(
+    failure: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: object) -> int:
+        raise failure
+
+    monkeypatch.setattr("operant.cli.runs.run", fail)
+    assert main(["runs"]) == 1
+    assert capsys.readouterr().err.startswith(f"operant: {sentence}")
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(args: object) -> int:
+        raise ModuleNotFoundError("", name="operant.nothing")
+
+    monkeypatch.setattr("operant.cli.runs.run", fail)
+    with pytest.raises(ModuleNotFoundError):
+        main(["runs"])

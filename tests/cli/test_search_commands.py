@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.machine import patience
 
 from operant.cli.search_scripts import ctl_main, init_main, run_main
 from operant.schedulers.engine.state import controller_is_alive
@@ -160,7 +161,7 @@ def test_stop_and_restart(project: Path, capsys: pytest.CaptureFixture[str]) -> 
     wait_until(lambda: (folder / "jobs" / "0" / "claim-1").exists())
     assert ctl_main(["rm", "-t", "s"]) == 1 and "is running" in capsys.readouterr().err
     assert ctl_main(["stop", "-t", "s"]) == 0
-    assert controller.wait(timeout=30) == 1
+    assert controller.wait(timeout=patience(30)) == 1
     assert "s: KILLED, 1 jobs were killed" in output(capsys)
 
     assert ctl_main(["restart", "-t", "s"]) == 0
@@ -176,7 +177,7 @@ def test_stop_and_restart(project: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience(30)
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.02)

@@ -18,6 +18,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.terminal import PATIENCE, Terminal
+from tests.machine import patience
 
 from operant import SummaryWriter
 from operant.cli import main
@@ -77,7 +78,7 @@ def search(project: Path) -> Iterator[Callable[..., Path]]:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience(PATIENCE)
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from tests.machine import patience
 
 from operant.envs import make_env
 from operant.envs.workers import WorkerVectorEnv
@@ -43,7 +44,7 @@ def main():
 def run_script(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(text)
     command = [sys.executable, "script.py", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=patience(300))
 
 
 def test_a_script_is_imported_once_for_all_workers(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.machine import patience
 
 from operant import Run
 
@@ -42,7 +43,7 @@ def in_a_process_of_its_own(path, **environment):
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=patience(600),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

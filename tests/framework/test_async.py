@@ -4,12 +4,13 @@ import threading
 from collections.abc import Generator
 
 import pytest
+from tests.machine import patience
 
 from operant.framework import Context, Task
 
 
 def test_middleware_overlap_and_meet_at_the_end_of_the_pass() -> None:
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=patience(20))
     seen_at_the_end = []
 
     def collect(ctx: Context) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.machine import patience
 
 from operant.framework import Context, Task
 
@@ -72,7 +73,7 @@ def test_wait_for_returns_the_arguments() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         asked.set()
-        received = task.wait_for("answer", timeout=30)
+        received = task.wait_for("answer", timeout=patience(30))
         done.set()
         thread.join()
     assert received == ((42,), {"unit": "ms"})
@@ -84,7 +85,7 @@ def test_wait_for_gives_up_in_time_or_at_finish() -> None:
         with pytest.raises(TimeoutError, match="'never' did not come"):
             task.wait_for("never", timeout=0.01, ignore_timeout_exception=False)
         threading.Timer(0.01, lambda: setattr(task, "finish", True)).start()
-        assert task.wait_for("never", timeout=30, ignore_timeout_exception=False) is None
+        assert task.wait_for("never", timeout=patience(30), ignore_timeout_exception=False) is None
 
 
 def test_a_local_listener_that_fails_fails_the_emitter() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import mains
 import psutil
 import pytest
+from tests.machine import patience
 
 from operant.framework import Parallel, WorkerDied
 
@@ -36,33 +37,22 @@ def test_the_death_of_one_ends_all_with_its_reason(topology: Any, node: int, how
 
 
 def test_a_death_from_outside_is_noticed_while_all_wait(tmp_path: Path) -> None:
-    _kill_one_while_all_wait(tmp_path)
-
-
-@pytest.mark.long
-def test_a_death_is_noticed_within_a_second(tmp_path: Path) -> None:
-    assert _kill_one_while_all_wait(tmp_path) < 1.0
-
-
-def _kill_one_while_all_wait(folder: Path) -> float:
-    """Seconds from the kill of one worker to the end of the run; nobody's own code can notice it."""
+    """Nobody's own code can notice it: they would wait for ever."""
     error: list[BaseException] = []
 
     def run() -> None:
         try:
-            Parallel.runner(3, topology="star")(mains.wait_and_mark, str(folder))
+            Parallel.runner(3, topology="star")(mains.wait_and_mark, str(tmp_path))
         except WorkerDied as caught:
             error.append(caught)
 
     thread = threading.Thread(target=run)
     thread.start()
-    while len([mark for mark in folder.iterdir() if mark.read_text()]) < 3:
+    while len([mark for mark in tmp_path.iterdir() if mark.read_text()]) < 3:
         time.sleep(0.01)
-    os.kill(int((folder / "1").read_text()), 9)
-    killed = time.monotonic()
+    os.kill(int((tmp_path / "1").read_text()), 9)
     thread.join()
     assert "node.1 was killed by signal 9" in str(error[0])
-    return time.monotonic() - killed
 
 
 @pytest.mark.parametrize("how", ["hang", "stop"])
@@ -122,7 +112,7 @@ def test_an_orphaned_worker_ends(tmp_path: Path) -> None:
     workers = [psutil.Process(int(mark.read_text())) for mark in (tmp_path / "marks").iterdir()]
     supervisor.kill()
     supervisor.wait()
-    _, alive = psutil.wait_procs(workers, timeout=20)
+    _, alive = psutil.wait_procs(workers, timeout=patience(20))
     assert not alive
 
 
@@ -162,6 +152,6 @@ def _no_worker_left() -> bool:
 
 
 def _wait_until(predicate: Any) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     while not predicate() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.framework import Context, FrameworkError, Task
 
@@ -218,7 +219,7 @@ def test_serial_is_one_middleware_with_generators() -> None:
 
 def test_parallel_runs_at_the_same_time_also_inside_async_mode() -> None:
     # Three that meet at a barrier can only get through when they run at the same time.
-    barrier = threading.Barrier(3, timeout=20)
+    barrier = threading.Barrier(3, timeout=patience(20))
 
     def meet(ctx: Context) -> None:
         barrier.wait()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.errors import UsageError
 from operant.hpo import R, hpo, randint, run_scheduler_local, uniform
@@ -89,7 +90,7 @@ def test_four_workers_are_four(made: Any) -> None:
 if __name__ == "__main__":
     import os, pickle, time, pathlib
     here = pathlib.Path(main_config.exp_name); here.mkdir()
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + patience(100)
     while len(list(pathlib.Path().glob("proj-*/hpo"))) < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -245,7 +246,7 @@ def test_stop_ends_what_runs(made: Any) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while not Path("begun").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     scheduler.stop()

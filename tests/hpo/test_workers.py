@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.assessors import AssessResult, BaseAssessor, MedianStopAssessor
 from operant.hpo import R, hpo, randint, report, uniform
@@ -44,7 +45,7 @@ def test_processes_run_at_the_same_time() -> None:
     def meet(config: dict[str, int]) -> int:
         me = config["a"]
         Path(f"here-{me}").touch()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patience(60)
         while not all(Path(f"here-{one}").exists() for one in range(1, 4)):
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -203,14 +204,14 @@ def test_trials_die_with_a_killed_controller() -> None:
     finally:
         program.kill()
         program.wait()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience(30)
     while any(_is_alive(pid) for pid in pids):
         assert time.monotonic() < deadline, "trials outlived their controller"
         time.sleep(0.02)
 
 
 def _wait_for_text(path: Path) -> str:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while not path.exists() or not path.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -224,18 +225,17 @@ def test_a_search_can_be_stopped_from_outside(kind: str) -> None:
 
     def waits(config: Any) -> int:
         begun.touch()
-        time.sleep(30)
+        time.sleep(200)
         return 1
 
     def stop() -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patience(60)
         while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         post_message(find_root() / "searches" / "long", {"type": "stop"})
 
     stopper = threading.Thread(target=stop)
     search = grid(waits, kind, 5, workers=2).name("long")
-    began = time.monotonic()
     if kind == "thread":
         stopper.start()
         assert search.run() is None
@@ -244,7 +244,6 @@ def test_a_search_can_be_stopped_from_outside(kind: str) -> None:
         helper = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], env=_env())
         assert search.run() is None
         helper.wait()
-    assert time.monotonic() - began < 25
     assert {one.status for one in search.history} == {"KILLED"}
     if kind == "thread":
         stopper.join()
@@ -255,7 +254,7 @@ def _env() -> dict[str, str]:
 
 
 def stop_when_begun(path: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while not Path(path).exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     post_message(find_root() / "searches" / "long", {"type": "stop"})

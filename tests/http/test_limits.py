@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.machine import patience
 
 from operant.http import limits
 from operant.http.server import application, listen, run_server
@@ -29,12 +30,12 @@ class Served:
         self.app = application(root, TOKEN, {"127.0.0.1"})
 
     def connect(self, sent: bytes = b"") -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=patience(30))
         sock.sendall(sent)
         return sock
 
     def ask(self) -> int:
-        with urllib.request.urlopen(f"{self.address}/health", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.address}/health", timeout=patience(30)) as answer:
             return int(answer.status)
 
 
@@ -146,15 +147,15 @@ def test_few_open_files_are_enough(tmp_path: Path) -> None:
         host, port = address.removeprefix("http://").split(":")
         standing = []
         for _ in range(300):
-            sock = socket.create_connection((host, int(port)), timeout=30)
+            sock = socket.create_connection((host, int(port)), timeout=patience(30))
             standing.append(sock)
-        with urllib.request.urlopen(f"{address}/health", timeout=30) as answer:
+        with urllib.request.urlopen(f"{address}/health", timeout=patience(30)) as answer:
             assert answer.status == 200
         for sock in standing:
             sock.close()
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=patience(30))
     assert log.stat().st_size < 2000, log.read_text()
 
 
@@ -166,6 +167,6 @@ def test_an_offset_of_many_digits_is_refused(served: Served) -> None:
         headers={"Authorization": f"Bearer {TOKEN}"},
     )
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=30)
+        urllib.request.urlopen(request, timeout=patience(30))
     assert caught.value.code == 400
     caught.value.close()

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers import LocalJob, NaiveScheduler
+from operant.schedulers.engine.control import NoView
 from operant.schedulers.engine.state import read_state
-from operant.schedulers.engine.view import NoView
 from operant.schedulers.views.display import LineView, TableView
 from operant.schedulers.views.overview import describe
 from operant.tracking.reading.compares import list_compares
@@ -186,7 +187,7 @@ def test_a_job_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     slow.start(workdir=tmp_path / "jobs")
     assert slow.wait(timeout=0.01) in ("PENDING", "RUNNING")
     slow.kill()
-    assert slow.wait(timeout=30) == "KILLED"
+    assert slow.wait(timeout=patience(30)) == "KILLED"
 
 
 def test_searchers_without_a_scheduler() -> None:

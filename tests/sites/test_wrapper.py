@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 from operant.sites import Event, Limits, LocalSite, Submission, wrapper
 from operant.sites.clock import SystemClock
@@ -45,7 +46,7 @@ class Machine:
         return self.submit(PYTHON, "-c", text, **options)
 
     def wait(self, kind: str = "ended") -> Event:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patience(30)
         while time.monotonic() < deadline:
             for event in self._unread:
                 if event.kind in (kind, "lost"):
@@ -71,7 +72,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_until(condition: Any, seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while time.monotonic() < deadline:
         if condition():
             return True
@@ -123,13 +124,12 @@ def test_cancel_is_gentle_first(machine: Machine) -> None:
 
 
 def test_a_program_that_ignores_sigterm_is_killed(machine: Machine) -> None:
-    text = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    text = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
     job = machine.program(text)
     assert wait_until(lambda: (job.folder / "stdout").exists() and (job.folder / "stdout").read_text())
-    began = time.monotonic()
     machine.site.cancel([job.token], "because", 0.2)
     event = machine.wait()
-    assert (event.info["signal"], event.info["reason"]) == (9, "because") and time.monotonic() - began < 20
+    assert (event.info["signal"], event.info["reason"]) == (9, "because")
 
 
 FORKS = """
@@ -161,9 +161,9 @@ def test_detached_grandchildren_end_with_the_job(machine: Machine, then: str) ->
 
 
 def test_a_time_limit_holds(machine: Machine) -> None:
-    machine.program("import time; time.sleep(60)", limits=Limits(seconds=0.3, grace_seconds=0.2))
+    machine.program("import time; time.sleep(600)", limits=Limits(seconds=0.3, grace_seconds=0.2))
     event = machine.wait()
-    assert event.info["reason"] == "time_limit" and event.info["seconds"] < 20
+    assert event.info["reason"] == "time_limit"
 
 
 def test_a_memory_limit_holds_for_all_processes_together(machine: Machine) -> None:

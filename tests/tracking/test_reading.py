@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 
 from operant import Run, SummaryWriter
 from operant.errors import UsageError
-from operant.tracking.exchange.compact import compact_run
+from operant.tracking.exchange.compaction import compact_run
+from operant.tracking.format.blocks import decode_blocks, decode_records
+from operant.tracking.journal.inbox import post_message
 from operant.tracking.places import find_root
 from operant.tracking.reading.index import Index
 from operant.tracking.reading.points import POINT
 from operant.tracking.reading.pyramid import Pyramid
+from operant.tracking.reading.table import RunTable
 
 
 def series(values: np.ndarray, steps: np.ndarray | None = None) -> np.ndarray:
@@ -221,3 +224,27 @@ def test_running_and_damaged_runs_are_not_compacted() -> None:
     with pytest.raises(UsageError, match="damaged"):
         compact_run(writer.run_dir)
     assert path.read_bytes() == bytes(data)
+
+
+def test_halves_of_characters_make_no_list_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments that are no UTF-8 reach a program as lone surrogates, which neither SQLite nor a terminal takes."""
+    monkeypatch.chdir(tmp_path)
+    with SummaryWriter("caf\udce9", config={"k\ud800": "v\udfff"}) as writer:
+        writer.add_scalar("tag\ud800", 1.0, 1)
+        writer.add_text("log", "half \ud83c, whole \U0001f3af, a backslash \\ud800", 1)
+        writer.add_tags("x\ud800")
+    post_message(writer.run_dir, {"type": "note", "text": "caf\udce9"})
+    (writer.run_dir.parent / os.fsdecode(b"caf\xe9")).mkdir()  # not ours
+    run = Run.open("last")
+    assert run.name == "caf\ufffd" and run.params == {"k\ufffd": "v\ufffd"} and run.scalar_tags == ["tag\ufffd"]
+    assert run.text("log")[0].text == "half \ufffd, whole \U0001f3af, a backslash \\ud800"
+    table = RunTable(writer.run_dir.parents[1])
+    table.refresh()
+    (row,) = table.rows()
+    assert (row.name, row.tags) == ("caf\ufffd", ["x\ufffd"])
+
+
+def test_halves_of_characters_that_an_older_version_let_in_are_mended_when_read() -> None:
+    line = b'{"type":"text","text":"\\ud800 \\uD83C\\uDFAF \\\\ud800"}'
+    (record,) = decode_records(line)
+    assert record["text"] == "\ufffd \U0001f3af \\ud800" and decode_blocks([line, line]) == [[record], [record]]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.machine import patience
 from tests.tracking.serving import Server
 
 from operant import Run, SummaryWriter
@@ -75,13 +76,13 @@ def test_the_next_program_sends_what_a_dead_one_left(server: Server) -> None:
     server.kill()
     script = "import os\nfrom operant import SummaryWriter\nw = SummaryWriter('dead')\n"
     script += "w.add_scalar('x', 1.0, 0)\nw.flush()\nos._exit(1)"
-    subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=False, timeout=patience(60))
     assert spooled()
     server.start()
     with SummaryWriter("next", system_metrics=False) as writer:
         writer.add_scalar("y", 1.0, 0)
         writer.flush()
-        until = time.monotonic() + 30
+        until = time.monotonic() + patience(30)
         while len(spooled()) > 1 and time.monotonic() < until:
             time.sleep(0.05)
     assert Run.open("dead", server.root).latest("x") is not None
@@ -118,7 +119,7 @@ def kill_the_server(server: Server, seed: int, kills: int, points: int) -> None:
         time.sleep(rng.uniform(0, 0.2))
         server.start()
     for writer in writers:
-        writer.communicate(timeout=90)
+        writer.communicate(timeout=patience(90))
         assert writer.returncode == 0
     for run_id in ids:
         run = Run.open(run_id, server.root)
@@ -259,12 +260,12 @@ def test_without_a_token_or_with_another_hosts_name_nothing_answers(server: Serv
     for path in paths:
         for method in ("GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "HEAD"):
             for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": f"Basic {server.token}"}):
-                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience(10))
                 connection.request(method, path, headers=headers)
                 assert connection.getresponse().status == 401, (method, path)
                 connection.close()
     for host in ("evil.com", "127.0.0.1.evil.com", "", "localhost.evil.com:80"):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience(10))
         connection.request("GET", "/health", headers={"Host": host, "Authorization": f"Bearer {server.token}"})
         assert connection.getresponse().status in (400, 403), host
         connection.close()

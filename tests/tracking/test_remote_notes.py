@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.machine import patience
 from tests.tracking.serving import Server
 
 from operant import Run, SummaryWriter
@@ -192,7 +193,9 @@ def test_a_program_that_was_killed_leaves_its_notes_to_sync(server: Server) -> N
     server.kill()
     script = "import os\nfrom operant import SummaryWriter\nw = SummaryWriter('dead', system_metrics=False)\n"
     script += "w.add_scalar('x', 1.0, 0)\nw.flush()\nprint(w.run_id, flush=True)\nos.kill(os.getpid(), 9)"
-    ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=patience(60), check=False
+    )
     run_id = ended.stdout.strip()
     assert "waits" in say_of_run(server.uri, run_id, [{"type": "note", "text": "it died"}])
     server.start()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.machine import patience
 
 from operant import Run, SummaryWriter
 from operant.errors import UsageError
@@ -261,7 +262,7 @@ def test_an_exception_ends_the_run_as_error() -> None:
 
 def run_script(text: str) -> subprocess.CompletedProcess[str]:
     head = "import sys, os, time, signal\nfrom operant import SummaryWriter\nw = SummaryWriter('t')\n"
-    return subprocess.run([sys.executable, "-c", head + text], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", head + text], capture_output=True, text=True, timeout=patience(60))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,7 @@ def test_sigterm_in_the_middle_of_recording_loses_nothing_recorded() -> None:
 def test_a_programs_own_sigterm_handler_is_left_alone() -> None:
     text = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
     head = "from operant import SummaryWriter\nw = SummaryWriter('t')\nprint(signal.getsignal(signal.SIGTERM).__name__)"
-    done = subprocess.run([sys.executable, "-c", text + head], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", text + head], capture_output=True, text=True, timeout=patience(60))
     assert done.stdout.strip() == "<lambda>"
 
 
@@ -314,7 +315,7 @@ def test_points_reach_the_disk_within_a_second_without_a_flush() -> None:
 
     writer = quiet()
     writer.add_scalar("x", 1.0, 0)
-    until = time.monotonic() + 20
+    until = time.monotonic() + patience(20)
     run = None
     while time.monotonic() < until and (run is None or run.latest("x") is None):
         time.sleep(0.02)

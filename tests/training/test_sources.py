@@ -32,11 +32,14 @@ class Probe(BaseAlgorithm):
 
     Settings = ProbeSettings
 
+    @staticmethod
+    def data_spec(settings):
+        sizes = {"batch": 4, "length": 5, "burn_in": 2, "capacity": 400, "every": 8, "alpha": 0.5}
+        kind = settings.unit, settings.source, settings.fields
+        return DataSpec(*kind, count=settings.count, path=settings.path, **sizes)
+
     def __init__(self, *args):
         super().__init__(*args)
-        given = self.settings
-        sizes = {"batch": 4, "length": 5, "burn_in": 2, "capacity": 400, "every": 8, "alpha": 0.5}
-        self.data = DataSpec(given.unit, given.source, given.fields, count=given.count, path=given.path, **sizes)
         self.weight = np.zeros(1)
         self.shown = None
 
@@ -233,9 +236,9 @@ def test_what_is_no_dataset_is_said(tmp_path, recorded):
 
 def test_ppo_stores_behaviour_log_probabilities_where_they_are_asked_for():
     class VTraceLike(PPO):
-        def __init__(self, *args):
-            super().__init__(*args)
-            self.data = DataSpec("step", "fresh", (*self.data.fields, "log_prob"), count=4)
+        @staticmethod
+        def data_spec(settings):
+            return DataSpec("step", "fresh", (*PPO.data_spec(settings).fields, "log_prob"), count=4)
 
     env = make_env("CartPole-v1", 2, seed=0)
     algorithm = VTraceLike(env.single_observation_space, env.single_action_space)

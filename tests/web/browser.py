@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 
 ARGUMENTS = [
     "--headless",
@@ -95,7 +96,7 @@ def page(browser: Any, page_faults: PageFaults) -> Iterator[Any]:
 
 
 def wait_until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + patience(START_SECONDS)
     while time.monotonic() < deadline:
         if process.poll() is not None:
             said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
@@ -135,7 +136,7 @@ def run_ui(root: Path) -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(timeout=10)
+                process.wait(timeout=patience(10))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from tests.machine import patience
 
 from operant.tracking import SummaryWriter
 
@@ -201,7 +202,7 @@ def waiting_job(root: Path, folder: Path, name: str) -> Iterator[tuple[str, Path
         yield f"{name}/0", proceed
     finally:
         search.terminate()
-        search.wait(timeout=30)
+        search.wait(timeout=patience(30))
 
 
 LIVE = """
@@ -235,7 +236,7 @@ class LiveRun:
         self._process.stdout.readline()
 
     def end(self) -> None:
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=patience(30))
 
 
 @contextmanager

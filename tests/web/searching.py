@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.machine import patience
 
 import operant
 from operant.schedulers.views.overview import describe
@@ -124,7 +125,7 @@ class RunningSearch:
 
 
 def wait_for(condition: Callable[[], bool], what: str, process: subprocess.Popen[bytes] | None = None) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + patience(WAIT_SECONDS)
     while not condition():
         assert process is None or process.poll() is None, f"the search ended while the test waited for {what}"
         assert time.monotonic() < deadline, f"waited {WAIT_SECONDS:.0f} s for {what}"
@@ -162,7 +163,7 @@ def start_search(home: Path, name: str = "digits", every: int = 4) -> Iterator[R
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 try:
-                    process.wait(timeout=20)
+                    process.wait(timeout=patience(20))
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.machine import patience
+
 
 class Page:
     """``with Page(root) as page: page.address``"""
@@ -28,7 +30,7 @@ class Page:
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGINT)
         try:
-            self.process.communicate(timeout=20)
+            self.process.communicate(timeout=patience(20))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.machine import patience
 from tests.web.asking import Client, MadeSearch, record_run
 from tests.web.serving import Page
 
@@ -99,7 +100,7 @@ def test_a_real_prometheus_scrapes_it(root: Path, tmp_path: Path) -> None:
 def _query(port: int, text: str) -> list[dict[str, dict[str, str]]]:
     from urllib.parse import quote
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while True:
         try:
             url = f"http://127.0.0.1:{port}/api/v1/query?query={quote(text)}"

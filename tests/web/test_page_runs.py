@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from tests.machine import patience
 from tests.web import recorded
 from tests.web.browser import PageFaults, StartUi
 
@@ -526,7 +527,7 @@ def test_the_console_is_followed_and_the_job_stopped(page: Any, place: Place, tm
 
 
 def wait_for_file(path: Path, text: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while not (path.exists() and text in path.read_text(encoding="utf-8")):
         assert time.monotonic() < deadline, f"{path.name} never said {text!r}"
         time.sleep(0.02)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.machine import patience
 from tests.web.browser import PageFaults, StartUi
 from tests.web.searching import FIRST_GATE, SECOND_GATE, RunningSearch, start_search, wait_for
 
@@ -49,7 +50,7 @@ def open_search(page: Any, address: str, search: RunningSearch, query: str = "")
 
 def until(page: Any, script: str, seconds: float = PATIENCE) -> None:
     """Wait until a script says yes. (The browser's own waiting would need `eval`, which the page forbids.)"""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not page.evaluate(script):
         assert time.monotonic() < deadline, f"{script} was not so within {seconds:.0f} s"
         page.wait_for_timeout(40)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.machine import patience
 from tests.web.asking import record_run
 from tests.web.serving import Page
 
@@ -31,7 +32,7 @@ def test_it_serves_streams_and_ends(
         shown = capsys.readouterr().out
         assert f"page {page.address}/compare/search:made" in shown and f"{page.address}/run?id=made/3" in shown
         host = page.address.removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=30)
+        connection = http.client.HTTPConnection(host, timeout=patience(30))
         connection.request("GET", "/api/events?runs=live&tags=acc")
         stream = connection.getresponse()
         assert stream.headers["content-type"].startswith("text/event-stream")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.dialects import Machin, same
 from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
+from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
 __all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
@@ -24,6 +26,33 @@ class A2CSettings(OnPolicySettings):
     learning_rate: float = setting(7e-4, "step size")
     normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
     optimizer: str = setting("rmsprop", "rmsprop or adam")
+
+
+_COMMON = OnPolicySettings.di_engine
+A2CSettings.di_engine = replace(
+    _COMMON,
+    table={
+        **_COMMON.table,
+        "policy.learn.normalize_advantage": "algorithm.normalize_advantage",
+        "policy.learn.grad_norm": "algorithm.max_gradient_norm",
+        "policy.learn.eps": "algorithm.optimizer_eps",
+    },
+    defaults={
+        "policy.learn.learning_rate": 0.001,
+        "policy.learn.entropy_weight": 0.01,
+        "policy.learn.eps": 1e-8,
+        "policy.collect.discount_factor": 0.9,
+        "policy.collect.gae_lambda": 0.95,
+    },
+    elsewhere=(
+        *_COMMON.elsewhere,
+        "policy.learn.batch_size",  # one gradient step takes the whole rollout, there as here
+        "policy.learn.betas",
+        "policy.other.replay_buffer",
+    ),
+    read=lambda theirs: {**_COMMON.read(theirs), "algorithm.optimizer": "adam"},
+)
+A2CSettings.machin = Machin((*OnPolicySettings.machin.rules, same("batch_size", "rollout")))
 
 
 def a2c_loss(
@@ -64,19 +93,20 @@ class A2C(OnPolicy):
         if settings.normalize_advantage and len(data) > 1:
             data.advantage = normalized(data.advantage)
         if self._actor is None or self._critic is None:
-            log_prob_t, entropy_t, value_t = self.torch_forward(data)
-            loss = a2c_loss(
-                log_prob_t,
-                entropy_t,
-                value_t,
-                advantage=torch.from_numpy(data.advantage),
-                target=torch.from_numpy(data.target),
-                entropy_weight=settings.entropy_weight,
-                value_weight=settings.value_weight,
-            )
-            self.flat.grad_tensor.zero_()
-            loss.backward()  # type: ignore[no-untyped-call]
-            log_prob, entropy, value = (part.detach().numpy() for part in (log_prob_t, entropy_t, value_t))
+            with self.modes.updating():
+                log_prob_t, entropy_t, value_t = self.torch_forward(data)
+                loss = a2c_loss(
+                    log_prob_t,
+                    entropy_t,
+                    value_t,
+                    advantage=to_tensors(data.advantage, self._device),
+                    target=to_tensors(data.target, self._device),
+                    entropy_weight=settings.entropy_weight,
+                    value_weight=settings.value_weight,
+                )
+                self.flat.grad_tensor.zero_()
+                loss.backward()  # type: ignore[no-untyped-call]
+            log_prob, entropy, value = (to_array(part) for part in (log_prob_t, entropy_t, value_t))
         else:
             output = self.head.mask(self._actor.forward(data.obs), data.mask)
             log_prob, entropy, kept = self.head.evaluate(
@@ -100,6 +130,6 @@ class A2C(OnPolicy):
             "learning_rate": rate,
             "updates": 1.0,
         }
-        if self._log_std is not None:
-            metrics["std"] = float(np.exp(self._log_std).mean())
+        if self.log_std is not None:
+            metrics["std"] = float(np.exp(self.log_std).mean())
         return metrics, None

@@ -19,13 +19,17 @@ __all__ = ["BaseAlgorithm", "count_rows", "refuse_epsilon"]
 
 
 class BaseAlgorithm:
-    """An algorithm in the making: a subclass sets `data` in its ``__init__`` and writes `actor`, `learn`, `state_dict`
-    and `load_state_dict`; without a network also `weights` and `load_weights`."""
+    """An algorithm in the making: a subclass names its `Settings` and writes `data_spec`, `actor` and `learn`;
+    without a `network` also `weights` and `load_weights`, and with state beside weights, optimizer and progress also
+    `state_dict` and `load_state_dict`."""
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
     """The networks where nothing is said of them."""
-    data: DataSpec
+    model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Networks that `models` in a `frame_config` lists: the setting of `ModelSettings` that each is, and what it is."""
+    takes_criterion: ClassVar[bool] = False
+    """Whether ``criterion``, a loss of predictions and targets, may be set to one of the user's."""
 
     def __init__(
         self,
@@ -39,13 +43,20 @@ class BaseAlgorithm:
         self.model = self.default_model if model is None else model
         self.adapter = ObservationAdapter(observation_space, as_row=not self.model.has_own_modules)
         self.actions = action_spec(action_space)
+        self.data = self.data_spec(self.settings)
         self.seed = seed
         self.network: Any = None
         self.optimizer: Any = None
         self.device = "cpu"
+        self.modes: Any = None
         self.measure = True
         self.entropy_limit: float | None = None
         self.progress = 0.0
+
+    @staticmethod
+    def data_spec(settings: Any) -> DataSpec:
+        """What is learned from, with these settings."""
+        raise NotImplementedError("the algorithm does not say what it learns from: define data_spec")
 
     @property
     def path(self) -> str:
@@ -77,6 +88,22 @@ class BaseAlgorithm:
         action, stored, extras = act(adapted, mask, state)
         return ActOut(action, extras.get("state"), {"action": stored, **extras})
 
+    def place(self, *networks: Any, fused: bool = False) -> Any:
+        """Put networks on the device that the model's settings name, and set `modes`, which holds them in evaluation
+        mode except in updates (see `operant.models.NetworkModes`); returns the device.
+
+        :param fused: whether they have a form without torch, which is the CPU's.
+        """
+        from operant.models.devices import choose_device
+        from operant.models.modes import NetworkModes
+
+        device = choose_device(self.model.device, fused=fused)
+        for network in networks:
+            network.to(device)
+        self.device = str(device)
+        self.modes = NetworkModes(networks, self.seed, device)
+        return device
+
     def weights(self) -> dict[str, Array]:
         return {name: value.cpu().numpy().copy() for name, value in self.network.state_dict().items()}
 
@@ -84,6 +111,16 @@ class BaseAlgorithm:
         import torch
 
         self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"weights": self.weights(), "progress": self.progress}
+        return state if self.optimizer is None else {**state, "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.load_weights(state["weights"])
+        self.progress = float(state["progress"])
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
 
 
 def count_rows(obs: Any) -> int:

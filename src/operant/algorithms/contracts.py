@@ -136,6 +136,7 @@ class Algorithm(Policy, Protocol):
     """A frozen dataclass; its defaults are those of the algorithm."""
     settings: Any
     data: DataSpec
+    """What `data_spec(settings)` of the class says."""
     adapter: ObservationAdapter
     """Turns observations into what networks take: collectors adapt each once."""
     actions: ActionSpec

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,14 @@ from torch import nn
 
 from operant.algorithms.base import BaseAlgorithm
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
+from operant.algorithms.dqn_settings import DQNSettings
 from operant.algorithms.errors import DivergedError
-from operant.algorithms.q_functions import QFunction
+from operant.algorithms.q_functions import QFunction, can_fuse
 from operant.errors import UsageError
 from operant.models.builders import QNetwork, build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
+from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
-from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -29,46 +29,6 @@ __all__ = ["DQN", "DQNSettings", "dqn_loss", "dqn_slope"]
 
 
 _NOTHING: dict[str, Any] = {}
-
-
-@dataclass(frozen=True)
-class DQNSettings:
-    """Settings of the DQN family."""
-
-    train_every: int = setting(4, "environment steps (of all environments together) between rounds of updates")
-    updates: int = setting(1, "gradient steps in each round; 0: as many as environment steps")
-    batch: int = setting(32, "transitions of one gradient step")
-    buffer: int = setting(1_000_000, "transitions that are kept")
-    learning_starts: int = setting(100, "environment steps before the first update")
-    gamma: float = setting(0.99, "discount")
-    n_step: int = setting(1, "rewards summed before bootstrapping")
-    learning_rate: float = setting(1e-4, "step size of Adam")
-    double: bool = setting(True, "choose the next action with the online network (van Hasselt et al. 2016)")
-    dueling: bool = setting(False, "split the network into value and advantage (Wang et al. 2016)")
-    target_every: int = setting(
-        10_000, "environment steps between copies into the target network; 0: no target network"
-    )
-    target_rate: float = setting(1.0, "share of the online weights in such a copy (1: a hard copy)")
-    prioritized: bool = setting(False, "sample by the size of the last error (Schaul et al. 2016)")
-    priority_alpha: float = setting(0.6, "how much priorities count: 0 not at all")
-    priority_beta: float = setting(0.4, "correction of the bias by importance weights at the start; 1 at the end")
-    exploration_start: float = setting(1.0, "share of random actions at the start")
-    exploration_end: float = setting(0.05, "share of random actions in the end")
-    exploration_fraction: float = setting(0.1, "part of the training over which that share falls")
-    exploration_steps: int = setting(0, "if above 0: the environment steps over which it falls, instead of that part")
-    exploration_decay: float = setting(0.0, "if above 0: it falls as exp(−steps/decay) instead of a line")
-    loss: str = setting("huber", "huber or squared")
-    max_gradient_norm: float = setting(10.0, "limit of the norm of the gradient")
-    optimizer: str = setting("adam", "adam or rmsprop")
-    optimizer_eps: float = setting(1e-8, "ε of the optimizer")
-
-    def __post_init__(self) -> None:
-        if self.loss not in ("huber", "squared"):
-            raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
-        if min(self.train_every, self.batch, self.buffer, self.n_step) < 1 or self.updates < 0:
-            raise UsageError("DQN needs train_every, batch, buffer and n_step from 1 up, updates from 0 up")
-        if not 0.0 < self.target_rate <= 1.0:
-            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
 
 
 def dqn_loss(
@@ -122,6 +82,8 @@ class DQN(BaseAlgorithm):
 
     Settings = DQNSettings
     settings: DQNSettings
+    model_roles = (("network", "the network"), ("network", "its target"))
+    takes_criterion = True
     default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
 
     def __init__(
@@ -136,7 +98,31 @@ class DQN(BaseAlgorithm):
         settings, model = self.settings, self.model
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
-        self.data = DataSpec(
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = build_q_network(self.adapter, self.actions, model, settings.dueling)
+            other = build_q_network(self.adapter, self.actions, model, settings.dueling)
+        if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
+            other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
+        self.network = network
+        fused = model.fused and can_fuse(network, self.adapter)
+        self._device = self.place(network, other, fused=fused)
+        self.flat = FlatParameters(network)
+        self.q = QFunction(network, self.flat, fused, self.modes)
+        self._target_flat = FlatParameters(other)
+        self._target_network = other
+        self.target_q = QFunction(other, self._target_flat, fused, self.modes)
+        self._learned = True  # whether the weights have changed since the last copy
+        self._copy_to_target(1.0)
+        self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
+        self.steps = 0
+        self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+        """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
+        self._copied_at = 0
+
+    @staticmethod
+    def data_spec(settings: DQNSettings) -> DataSpec:
+        return DataSpec(
             "step",
             "replay",
             ("obs", "action", "reward", "terminated", "truncated", "next_obs", "mask"),
@@ -149,25 +135,6 @@ class DQN(BaseAlgorithm):
             n_step=settings.n_step,
             alpha=settings.priority_alpha if settings.prioritized else None,
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = build_q_network(self.adapter, self.actions, model, settings.dueling)
-            other = build_q_network(self.adapter, self.actions, model, settings.dueling)
-        if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
-            other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
-        self.network = network
-        self.flat = FlatParameters(network)
-        self.q = QFunction(network, self.flat, self.adapter, model.fused)
-        self._target_flat = FlatParameters(other)
-        self._target_network = other
-        self.target_q = QFunction(other, self._target_flat, self.adapter, model.fused)
-        self._learned = True  # whether the weights have changed since the last copy
-        self._copy_to_target(1.0)
-        self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
-        self.steps = 0
-        self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
-        """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
-        self._copied_at = 0
 
     @property
     def path(self) -> str:
@@ -261,13 +228,15 @@ class DQN(BaseAlgorithm):
             slope, error = dqn_slope(q, action, target, weight, settings.loss)
             self.q.backward(slope)
         else:
-            q_tensor = self.q.tensors(batch["obs"])
-            weights = torch.ones(len(action)) if weight is None else torch.as_tensor(weight, dtype=q_tensor.dtype)
-            of = q_tensor, torch.as_tensor(action), torch.from_numpy(target), weights
-            loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
-            self.flat.grad_tensor.zero_()
-            loss.backward()  # type: ignore[no-untyped-call]
-            q = q_tensor.detach().numpy()
+            with self.modes.updating():
+                q_tensor = self.q.tensors(batch["obs"])
+                rows = np.ones(len(action)) if weight is None else weight
+                weights = torch.as_tensor(rows, dtype=q_tensor.dtype, device=self._device)
+                of = q_tensor, to_tensors(action, self._device), to_tensors(target, self._device), weights
+                loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
+                self.flat.grad_tensor.zero_()
+                loss.backward()  # type: ignore[no-untyped-call]
+            q = to_array(q_tensor)
             error = q[np.arange(len(q)), action] - target
         norm = self.flat.clip_gradient(settings.max_gradient_norm)
         if not math.isfinite(norm):
@@ -292,10 +261,7 @@ class DQN(BaseAlgorithm):
         if rate == 1.0 and not self._learned:
             return  # many environment steps between rounds of updates: the target network has these weights already
         self._learned = False
-        if rate == 1.0:
-            self._target_flat.array[:] = self.flat.array
-        else:
-            self._target_flat.array += np.float32(rate) * (self.flat.array - self._target_flat.array)
+        self._target_flat.move_towards(self.flat, rate)
         for mine, its in zip(self.network.buffers(), self._target_network.buffers(), strict=True):
             its.copy_(mine)
 
@@ -305,7 +271,7 @@ class DQN(BaseAlgorithm):
         self._learned = True
 
     def state_dict(self) -> dict[str, Any]:
-        target = {name: value.numpy().copy() for name, value in self._target_network.state_dict().items()}
+        target = {name: to_array(value).copy() for name, value in self._target_network.state_dict().items()}
         return {
             "weights": self.weights(),
             "target": target,
@@ -313,6 +279,7 @@ class DQN(BaseAlgorithm):
             "progress": self.progress,
             "steps": self.steps,
             "copied_at": self._copied_at,
+            "module_rng": self.modes.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -320,6 +287,7 @@ class DQN(BaseAlgorithm):
         tensors = {name: torch.as_tensor(np.array(value)) for name, value in state["target"].items()}
         self._target_network.load_state_dict(tensors)
         self.optimizer.load_state_dict(state["optimizer"])
+        self.modes.load_state_dict(state.get("module_rng", {}))
         self.progress = float(state["progress"])
         self.steps = int(state["steps"])
         self._copied_at = int(state["copied_at"])

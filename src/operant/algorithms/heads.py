@@ -89,8 +89,8 @@ class Categorical:
         if mask is not None:
             logits = torch.where(mask, logits, torch.full_like(logits, _MASKED))
         chosen = actions[:, None] if self._single else actions
-        log_prob = torch.zeros(len(logits), dtype=logits.dtype)
-        entropy = torch.zeros(len(logits), dtype=logits.dtype)
+        log_prob = logits.new_zeros(len(logits))
+        entropy = logits.new_zeros(len(logits))
         for number, part in enumerate(self._parts):
             logs = torch.log_softmax(logits[:, part], dim=1)
             log_prob = log_prob + logs.gather(1, chosen[:, number : number + 1])[:, 0]

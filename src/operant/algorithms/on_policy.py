@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 
 from operant.algorithms.base import BaseAlgorithm, refuse_epsilon
 from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec
+from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Values, both, same
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.heads import Gaussian, Head, make_head
 from operant.algorithms.returns import advantages
@@ -22,7 +23,7 @@ from operant.errors import UsageError
 from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
-from operant.models.observations import to_tensors
+from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.settings import setting
 
@@ -52,9 +53,86 @@ class OnPolicySettings:
     optimizer: str = setting("adam", "adam or rmsprop")
     optimizer_eps: float = setting(1e-5, "ε of the optimizer")
 
+    di_engine: ClassVar[DIEngine]
+    machin: ClassVar[Machin]
+
     def __post_init__(self) -> None:
         if self.rollout < 1:
             raise UsageError(f"algorithm.rollout is {self.rollout}; it must be at least 1")
+
+
+# -- how others spell these settings ----------------------------------------------------------------------------------
+def collected(theirs: Values) -> int:
+    """DI-engine's samples of all environments together for one update."""
+    if "policy.collect.n_sample" not in theirs:
+        raise UsageError("main_config.policy.collect.n_sample is missing: how many steps are collected for an update")
+    return _rollout(theirs) * int(theirs.get("env.collector_env_num", 1))
+
+
+def _rollout(theirs: Values) -> int:
+    return math.ceil(float(theirs["policy.collect.n_sample"] / theirs.get("env.collector_env_num", 1)))
+
+
+def _from_di_engine(theirs: Values) -> Values:
+    collected(theirs)
+    read: Values = {"algorithm.rollout": _rollout(theirs)}
+    # DI-engine's heads have a layer of their own behind the encoder; ours is one more hidden layer.
+    sizes = {value for key, value in theirs.items() if key.endswith(_HEAD_SIZES)}
+    if len(sizes) > 1:
+        raise UsageError(
+            "policy.model.actor_head_hidden_size and critic_head_hidden_size differ; actor and critic have the same "
+            "hidden layers here, unless model.actor and model.critic name modules"
+        )
+    hidden = theirs.get("policy.model.encoder_hidden_size_list")
+    return {**read, "model.hidden": [*hidden, *sizes]} if sizes and hidden else read
+
+
+def _to_di_engine(ours: Values) -> Values:
+    return {"policy.collect.n_sample": ours["algorithm.rollout"] * ours.get("env.num_envs", 1)}
+
+
+_HEAD_SIZES = ("actor_head_hidden_size", "critic_head_hidden_size")
+OnPolicySettings.di_engine = DIEngine(
+    table={
+        "policy.collect.discount_factor": "algorithm.gamma",
+        "policy.collect.gae_lambda": "algorithm.gae_lambda",
+        "policy.learn.entropy_weight": "algorithm.entropy_weight",
+        "policy.learn.value_weight": "algorithm.value_weight",
+    },
+    defaults={},
+    # `ignore_done` works around what truncations do to DI-engine's targets; ours bootstrap at truncations.
+    elsewhere=(
+        "policy.action_space",
+        "policy.on_policy",
+        "policy.model.action_space",
+        *(f"policy.model.{size}" for size in _HEAD_SIZES),
+        "policy.collect.n_sample",
+        "policy.learn.ignore_done",
+        "policy.learn.update_per_collect",
+    ),
+    read=_from_di_engine,
+    write=_to_di_engine,
+    steps_per_iteration=collected,
+)
+
+OnPolicySettings.machin = Machin(
+    rules=(
+        *(rule for rule in COMMON_RULES if rule.ours not in (("learning_rate",), ("batch",))),
+        both("actor_learning_rate", "critic_learning_rate", "learning_rate"),
+        same("value_weight", "value_weight"),
+        same("gae_lambda", "gae_lambda"),
+        same("normalize_advantage", "normalize_advantage"),
+        # Machin adds weight times entropy to the loss; here the weight is that of a bonus.
+        Rule(
+            ("entropy_weight",),
+            ("entropy_weight",),
+            lambda given: {"entropy_weight": 0.0 if given["entropy_weight"] is None else -given["entropy_weight"]},
+            lambda settings: {"entropy_weight": -settings["entropy_weight"] if settings["entropy_weight"] else None},
+        ),
+        # Of the value; it is not to be chosen.
+        Rule(("criterion",), (), lambda given: {}, lambda settings: {"criterion": "MSELoss"}),
+    )
+)
 
 
 @dataclass
@@ -94,6 +172,7 @@ class OnPolicy(BaseAlgorithm):
     """
 
     settings: OnPolicySettings
+    model_roles = (("actor", "actor"), ("critic", "critic"))
 
     def __init__(
         self,
@@ -105,7 +184,6 @@ class OnPolicy(BaseAlgorithm):
     ) -> None:
         super().__init__(observation_space, action_space, settings, model, seed)
         settings, model = self.settings, self.model
-        self.data = DataSpec("step", "fresh", _FIELDS, gamma=settings.gamma, count=settings.rollout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
@@ -115,20 +193,26 @@ class OnPolicy(BaseAlgorithm):
         if model.state_noise:
             assert self.network.log_std is not None
             self.head = StateGaussian(self.actions, len(self.network.log_std), model.state_noise_steps)
+        plain = self.network.encoder is None and self.adapter.is_flat
+        fused = model.fused and plain and is_fusable(self.network.actor) and is_fusable(self.network.critic)
+        self._device = self.place(self.network, fused=fused)
         self.flat = FlatParameters(self.network)
         self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
         self.rng = np.random.default_rng([seed, 1])
         self._log_std: Array | None = None
         self._log_std_grad: Array | None = None
-        if self.network.log_std is not None:
+        if self.network.log_std is not None and self.flat.on_cpu:
             self._log_std, self._log_std_grad = self.flat.views(self.network.log_std)
         self._actor: FusedMLP | None = None
         self._critic: FusedMLP | None = None
-        plain = self.network.encoder is None and self.adapter.is_flat
-        if model.fused and plain and is_fusable(self.network.actor) and is_fusable(self.network.critic):
+        if fused and self.flat.on_cpu:
             assert isinstance(self.network.actor, nn.Sequential) and isinstance(self.network.critic, nn.Sequential)
             self._actor = FusedMLP(self.network.actor, self.flat)
             self._critic = FusedMLP(self.network.critic, self.flat)
+
+    @staticmethod
+    def data_spec(settings: OnPolicySettings) -> DataSpec:
+        return DataSpec("step", "fresh", _FIELDS, gamma=settings.gamma, count=settings.rollout)
 
     @property
     def path(self) -> str:
@@ -145,26 +229,30 @@ class OnPolicy(BaseAlgorithm):
         """Logits or means for adapted observations."""
         if self._actor is not None:
             return self._actor.forward(obs, 1)
-        with torch.no_grad():
-            out: Array = self.network(to_tensors(obs))[0].numpy()
-        return out
+        with torch.no_grad(), self.modes.acting():
+            return to_array(self.network(to_tensors(obs, self._device))[0])
 
     def values(self, obs: Any) -> Array:
         """The value of adapted observations."""
         if self._critic is not None:
             return self._critic.forward(obs, 1)[:, 0].copy()
-        with torch.no_grad():
-            out: Array = self.network(to_tensors(obs))[1].numpy()
-        return out
+        with torch.no_grad(), self.modes.acting():
+            return to_array(self.network(to_tensors(obs, self._device))[1])
 
     def spread(self, obs: Any, slot: int = 1) -> Any:
         """What the head of continuous actions takes for their spread, after a forward pass of the same observations."""
         if not isinstance(self.head, StateGaussian):
-            return self._log_std
+            return self.log_std
         if self._actor is not None:
             return self._actor.hidden(len(obs), slot), self._log_std
-        with torch.no_grad():
-            return self.network.policy_features(to_tensors(obs)).numpy(), self._log_std
+        with torch.no_grad(), self.modes.acting():
+            return to_array(self.network.policy_features(to_tensors(obs, self._device))), self.log_std
+
+    @property
+    def log_std(self) -> Array | None:
+        """The logarithm of the spread of continuous actions."""
+        on_gpu = self._log_std is None and self.network.log_std is not None
+        return to_array(self.network.log_std) if on_gpu else self._log_std
 
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         refuse_epsilon(epsilon)
@@ -251,13 +339,13 @@ class OnPolicy(BaseAlgorithm):
 
     def torch_forward(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities, entropies and values of rows, with autograd."""
-        obs = to_tensors(part.obs)
+        obs = to_tensors(part.obs, self._device)
         policy, value = self.network(obs)
-        mask = None if part.mask is None else torch.from_numpy(part.mask)
+        mask = None if part.mask is None else to_tensors(part.mask, self._device)
         spread: Any = self.network.log_std
         if isinstance(self.head, StateGaussian):
             spread = (self.network.policy_features(obs), spread)
-        log_prob, entropy = self.head.log_prob_and_entropy(policy, torch.from_numpy(part.action), mask, spread)
+        log_prob, entropy = self.head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
         return log_prob, entropy, value
 
     def fused_backward(self, kept: Any, log_prob_slope: Array, entropy_slope: float, value_slope: Array) -> None:
@@ -276,12 +364,14 @@ class OnPolicy(BaseAlgorithm):
             "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state,
             "progress": self.progress,
+            "module_rng": self.modes.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.load_weights(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rng.bit_generator.state = state["rng"]
+        self.modes.load_state_dict(state.get("module_rng", {}))
         self.progress = float(state["progress"])
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, Prepared, explained_variance, normalized
+from operant.algorithms.dialects import Machin, Values, both, same
+from operant.algorithms.on_policy import (
+    OnPolicy,
+    OnPolicySettings,
+    Prepared,
+    collected,
+    explained_variance,
+    normalized,
+)
 from operant.errors import UsageError
+from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
 __all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
@@ -30,6 +40,49 @@ class PPOSettings(OnPolicySettings):
         super().__post_init__()
         if self.minibatch < 2 or self.epochs < 1:
             raise UsageError("PPO needs epochs ≥ 1 and minibatch ≥ 2")
+
+
+def _steps_per_iteration(theirs: Values) -> float:
+    rows = collected(theirs)
+    batches = math.ceil(rows / theirs["policy.learn.batch_size"])
+    return float(rows / (theirs["policy.learn.epoch_per_collect"] * batches))
+
+
+_COMMON, _MACHIN = OnPolicySettings.di_engine, OnPolicySettings.machin
+PPOSettings.di_engine = replace(
+    _COMMON,
+    table={
+        **_COMMON.table,
+        "policy.learn.epoch_per_collect": "algorithm.epochs",
+        "policy.learn.batch_size": "algorithm.minibatch",
+        "policy.learn.clip_ratio": "algorithm.clip",
+        "policy.learn.adv_norm": "algorithm.normalize_advantage",
+        "policy.learn.grad_clip_value": "algorithm.max_gradient_norm",
+        "policy.learn.ppo_param_init": "model.orthogonal",
+    },
+    defaults={
+        "policy.learn.epoch_per_collect": 10,
+        "policy.learn.batch_size": 64,
+        "policy.learn.ppo_param_init": True,
+    },
+    # `value_norm` works around what the scale of returns does to DI-engine's targets.
+    elsewhere=(
+        *_COMMON.elsewhere,
+        "policy.continuous",
+        "policy.recompute_adv",
+        "policy.learn.grad_clip_type",
+        "policy.learn.value_norm",
+    ),
+    steps_per_iteration=_steps_per_iteration,
+)
+PPOSettings.machin = Machin(
+    (
+        *_MACHIN.rules,
+        same("batch_size", "minibatch"),
+        both("actor_update_times", "critic_update_times", "epochs"),
+        same("surrogate_loss_clip", "clip"),
+    )
+)
 
 
 def ppo_loss(
@@ -118,8 +171,8 @@ class PPO(OnPolicy):
         metrics["learning_rate"] = rate
         metrics["clip"] = clip
         metrics["updates"] = float(updates)
-        if self._log_std is not None:
-            metrics["std"] = float(np.exp(self._log_std).mean())
+        if self.log_std is not None:
+            metrics["std"] = float(np.exp(self.log_std).mean())
         return metrics, None
 
     def _minibatches(self, data: Prepared) -> list[Prepared]:
@@ -171,20 +224,23 @@ class PPO(OnPolicy):
         }
 
     def _torch_gradient(self, part: Prepared, clip: float) -> tuple[Array, Array, Array, Array]:
-        log_prob, entropy, value = self.torch_forward(part)
-        old_log_prob = torch.from_numpy(part.log_prob)
-        loss = ppo_loss(
-            log_prob,
-            entropy,
-            value,
-            old_log_prob=old_log_prob,
-            advantage=torch.from_numpy(part.advantage),
-            target=torch.from_numpy(part.target),
-            clip=clip,
-            entropy_weight=self.settings.entropy_weight,
-            value_weight=self.settings.value_weight,
-        )
-        self.flat.grad_tensor.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
-        ratio = torch.exp(log_prob.detach() - old_log_prob).numpy()
-        return log_prob.detach().numpy(), entropy.detach().numpy(), value.detach().numpy(), ratio
+        with self.modes.updating():
+            log_prob, entropy, value = self.torch_forward(part)
+            old_log_prob, advantage, target = (
+                to_tensors(one, self._device) for one in (part.log_prob, part.advantage, part.target)
+            )
+            loss = ppo_loss(
+                log_prob,
+                entropy,
+                value,
+                old_log_prob=old_log_prob,
+                advantage=advantage,
+                target=target,
+                clip=clip,
+                entropy_weight=self.settings.entropy_weight,
+                value_weight=self.settings.value_weight,
+            )
+            self.flat.grad_tensor.zero_()
+            loss.backward()  # type: ignore[no-untyped-call]
+        ratio = torch.exp(log_prob.detach() - old_log_prob)
+        return to_array(log_prob), to_array(entropy), to_array(value), to_array(ratio)

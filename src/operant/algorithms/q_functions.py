@@ -12,22 +12,33 @@ from operant.algorithms.contracts import Array
 from operant.models.builders import DuelingQNetwork, QNetwork
 from operant.models.flat import FlatParameters
 from operant.models.fused import FusedMLP, is_fusable
-from operant.models.observations import ObservationAdapter, to_tensors
+from operant.models.modes import NetworkModes
+from operant.models.observations import ObservationAdapter, to_array, to_tensors
 
-__all__ = ["QFunction"]
+__all__ = ["QFunction", "can_fuse"]
+
+
+def can_fuse(network: QNetwork | DuelingQNetwork, adapter: ObservationAdapter) -> bool:
+    """Whether a network has a form with closed-form gradients."""
+    return network.encoder is None and adapter.is_flat and all(is_fusable(chain) for chain in _chains(network))
+
+
+def _chains(network: QNetwork | DuelingQNetwork) -> list[nn.Module]:
+    return [network.q] if isinstance(network, QNetwork) else [network.trunk, network.value, network.advantage]
 
 
 class QFunction:
     """Action values of one network: for acting, for targets, and forward and backward for learning."""
 
     def __init__(
-        self, network: QNetwork | DuelingQNetwork, flat: FlatParameters, adapter: ObservationAdapter, fused: bool
+        self, network: QNetwork | DuelingQNetwork, flat: FlatParameters, fused: bool, modes: NetworkModes
     ) -> None:
         self._network = network
+        self._device = flat.device
+        self._modes = modes
         self._parts: list[FusedMLP] = []
-        chains = [network.q] if isinstance(network, QNetwork) else [network.trunk, network.value, network.advantage]
-        if fused and network.encoder is None and adapter.is_flat and all(is_fusable(chain) for chain in chains):
-            self._parts = [FusedMLP(chain, flat) for chain in chains if isinstance(chain, nn.Sequential)]
+        if fused and flat.on_cpu:
+            self._parts = [FusedMLP(chain, flat) for chain in _chains(network) if isinstance(chain, nn.Sequential)]
 
     @property
     def fused(self) -> bool:
@@ -41,13 +52,12 @@ class QFunction:
         """Q of adapted observations, without gradient."""
         if self._parts:
             return self.forward(obs, slot)
-        with torch.no_grad():
-            out: Array = self.tensors(obs).numpy()
-        return out
+        with torch.no_grad(), self._modes.acting():
+            return to_array(self.tensors(obs))
 
     def tensors(self, obs: Any) -> torch.Tensor:
         """Q of adapted observations, with autograd."""
-        out: torch.Tensor = self._network(to_tensors(obs))
+        out: torch.Tensor = self._network(to_tensors(obs, self._device))
         return out
 
     def forward(self, obs: Array, slot: int = 0) -> Array:

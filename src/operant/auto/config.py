@@ -113,11 +113,9 @@ def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None =
     result: Config = copied(config or {})
     kind = algorithm_key(algorithm)
     given = result.get("frame_config", {})
-    _, settings_class = find_algorithm(kind)
+    found, settings_class = find_algorithm(kind)
     settings, _ = from_machin(settings_class, {})
-    count = (
-        2 if "value_weight" in settings.__dataclass_fields__ or "target_every" in settings.__dataclass_fields__ else 1
-    )
+    count = len(found.model_roles)
     parts = copied(PARTS)
     parts |= {"models": [None] * count, "model_args": [[] for _ in range(count)]}
     parts["model_kwargs"] = [{} for _ in range(count)]

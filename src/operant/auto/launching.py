@@ -126,6 +126,8 @@ def run_learner(
         learner = make(writer, folder, spoken)
         try:
             if parts.visualize:
+                if learner.network is None:
+                    raise UsageError("frame_config.visualize is true, but the algorithm has no network to draw")
                 write_graph(learner.network, Path(parts.visualize_dir or folder / "log" / "graphs"), writer)
             return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken)
         finally:
@@ -297,6 +299,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # Lightning 2.6 with torch 2.13
             warnings.filterwarnings("ignore", r"Checkpoint directory .* exists and is not empty", UserWarning)
+            # Networks are in training mode in updates alone, and the algorithm sees to that.
+            warnings.filterwarnings("ignore", r"Found \d+ module\(s\) in eval mode", UserWarning)
             warnings.filterwarnings("ignore", r"The `srun` command is available", UserWarning)  # it looks all the same
             yield
     finally:

@@ -62,7 +62,9 @@ class TaskModule(LightningModule):
         return None
 
     def configure_optimizers(self) -> Any:
-        return PassCounter(self.network.parameters())
+        # An algorithm without a network has its weights elsewhere; an optimizer wants a parameter all the same.
+        parameters = [torch.zeros(1)] if self.network is None else self.network.parameters()
+        return PassCounter(parameters)
 
     def train_dataloader(self) -> Any:
         return Passes()

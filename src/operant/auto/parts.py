@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from operant.algorithms import DataSpec, find_algorithm
 from operant.auto.config import Config, Plan
 from operant.auto.naming import resolve
 from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
@@ -22,8 +23,6 @@ from operant.settings import fill, to_mapping
 from operant.training.config import TrainConfig
 
 __all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names", "training_config"]
-
-_ROLES = {"rollout": ("actor", "critic"), "transition": ("the network", "its target")}
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,10 @@ def prepare_parts(plan: Plan) -> Parts:
         raise UsageError(
             f"frame_config.replay_device is {given['replay_device']!r}; replay lies in the machine's memory: 'cpu'"
         )
-    on_policy = "value_weight" in plan.settings.__dataclass_fields__
-    _check_limits(plan)
-    settings, buffer = _buffer(plan, on_policy)
+    algorithm, _ = find_algorithm(plan.algorithm)
+    spec: DataSpec = algorithm.data_spec(plan.settings)
+    _check_limits(plan, spec)
+    settings, buffer = _buffer(plan, spec)
     optimizer = resolve("optimizer", given.get("optimizer"))
     if optimizer is not None and not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
         raise UsageError(f"frame_config.optimizer is a class of torch.optim.Optimizer or its name, got {optimizer!r}")
@@ -85,9 +85,9 @@ def prepare_parts(plan: Plan) -> Parts:
         raise UsageError("frame_config.visualize_dir is set, but visualize is false: set it to true, or leave both")
     return Parts(
         settings=settings,
-        model=_models(plan, on_policy),
+        model=_models(plan, algorithm),
         optimizer=optimizer,
-        criterion=_criterion(given, on_policy),
+        criterion=_criterion(given, algorithm.takes_criterion),
         scheduler=scheduler,
         scheduler_args=_first(given.get("lr_scheduler_args"), list, ()),
         scheduler_kwargs=_first(given.get("lr_scheduler_kwargs"), Mapping, {}),
@@ -97,9 +97,9 @@ def prepare_parts(plan: Plan) -> Parts:
     )
 
 
-def _check_limits(plan: Plan) -> None:
+def _check_limits(plan: Plan, spec: DataSpec) -> None:
     """Words of Machin's that are no settings of this algorithm have one right value."""
-    given, rollout = plan.parts, getattr(plan.settings, "rollout", 0)
+    given, rollout = plan.parts, spec.count if spec.on_policy and spec.unit == "step" else 0
     size = given.get("replay_size")
     if size is not None and size < rollout:
         raise UsageError(
@@ -124,13 +124,13 @@ def _first(given: Any, kind: Any, none: Any) -> Any:
     return given
 
 
-def _buffer(plan: Plan, on_policy: bool) -> tuple[Any, Any]:
+def _buffer(plan: Plan, spec: DataSpec) -> tuple[Any, Any]:
     buffer = resolve("replay_buffer", plan.parts.get("replay_buffer"))
     if buffer is None:
         return plan.settings, None
-    if on_policy:
-        raise UsageError("frame_config.replay_buffer: this algorithm learns from rollouts, not from replay; set null")
-    if buffer is PrioritizedReplayBuffer:
+    if spec.source != "replay":
+        raise UsageError("frame_config.replay_buffer: this algorithm does not learn from replay; set null")
+    if buffer is PrioritizedReplayBuffer and hasattr(plan.settings, "prioritized"):
         return dataclasses.replace(plan.settings, prioritized=True), None
     is_class = isinstance(buffer, type) and issubclass(buffer, ReplayBuffer)
     if not is_class and not isinstance(buffer, ReplayBuffer):
@@ -138,15 +138,15 @@ def _buffer(plan: Plan, on_policy: bool) -> tuple[Any, Any]:
     return plan.settings, buffer
 
 
-def _criterion(given: Mapping[str, Any], on_policy: bool) -> nn.Module | None:
+def _criterion(given: Mapping[str, Any], may_be_set: bool) -> nn.Module | None:
     criterion = given.get("criterion")
     args, kwargs = given.get("criterion_args") or (), dict(given.get("criterion_kwargs") or {})
-    if on_policy:
+    if not may_be_set:
         if criterion in (None, "MSELoss", nn.MSELoss) and not args and not kwargs:
             return None
         raise UsageError(
-            f"frame_config.criterion is {criterion!r}: the value of this algorithm is trained by the squared error, "
-            "MSELoss, which its closed-form gradients are made for"
+            f"frame_config.criterion is {criterion!r}: this algorithm has a loss of its own (values are trained by the "
+            "squared error, MSELoss); leave it out"
         )
     if criterion is None:
         if args or kwargs:
@@ -166,34 +166,33 @@ def _criterion(given: Mapping[str, Any], on_policy: bool) -> nn.Module | None:
     return made
 
 
-def _models(plan: Plan, on_policy: bool) -> ModelSettings:
+def _models(plan: Plan, algorithm: Any) -> ModelSettings:
     given = plan.parts
     models = given.get("models")
     if models is None or all(one is None for one in models):
         for key in ("model_args", "model_kwargs"):
             if any(given.get(key) or ()):
                 raise UsageError(f"frame_config.{key} is given, but models are null: they are built from the spaces")
-        # Networks that DQN is known to do well with; rollouts do better with tanh, which is the default.
-        usual = {} if on_policy else {"activation": "relu", "orthogonal": False}
-        return fill(ModelSettings, {**usual, **plan.model}, "frame_config.model")
+        return fill(ModelSettings, {**to_mapping(algorithm.default_model), **plan.model}, "frame_config.model")
     if plan.model:
         raise UsageError("frame_config has both models and model; the latter describes networks built from the spaces")
-    roles = _ROLES["rollout" if on_policy else "transition"]
-    if not isinstance(models, (list, tuple)) or len(models) != 2 or any(one is None for one in models):
-        raise UsageError(f"frame_config.models is a list of two: {roles[0]} and {roles[1]}; got {models!r}")
-    args = given.get("model_args") or ((), ())
-    kwargs: Any = given.get("model_kwargs") or ({}, {})
-    if len(args) != 2 or len(kwargs) != 2:
-        raise UsageError("frame_config.model_args and model_kwargs have one entry for each of the two models")
-    made = [_described(*one) for one in zip(models, args, kwargs, strict=True)]
-    if on_policy:
-        return ModelSettings(actor=made[0], critic=made[1])
-    if made[0] != made[1]:
-        raise UsageError(
-            "frame_config.models: the target network is a copy of the first, so both entries must be the same class "
-            f"with the same arguments; got {made[0]!r} and {made[1]!r}"
-        )
-    return ModelSettings(network=made[0])
+    roles = algorithm.model_roles
+    count, words = len(roles), " and ".join(word for _, word in roles)
+    if not isinstance(models, (list, tuple)) or len(models) != count or any(one is None for one in models):
+        raise UsageError(f"frame_config.models is a list of {count} ({words or 'no network'}); got {models!r}")
+    args = given.get("model_args") or [()] * count
+    kwargs: Any = given.get("model_kwargs") or [{}] * count
+    if len(args) != count or len(kwargs) != count:
+        raise UsageError(f"frame_config.model_args and model_kwargs have one entry for each of the {count} models")
+    found: dict[str, Any] = {}
+    for (setting, word), *described in zip(roles, models, args, kwargs, strict=True):
+        made = _described(*described)
+        if found.setdefault(setting, made) != made:
+            raise UsageError(
+                f"frame_config.models: {word} is a copy of the first, so both entries must be the same class "
+                f"with the same arguments; got {found[setting]!r} and {made!r}"
+            )
+    return ModelSettings(**found)
 
 
 def _described(model: Any, args: Any, kwargs: Any) -> Any:
@@ -209,6 +208,8 @@ def _described(model: Any, args: Any, kwargs: Any) -> Any:
 
 def equip(algorithm: Any, parts: Parts) -> Schedule | None:
     """Put optimizer, criterion and schedule into an algorithm; returns the schedule, which someone must step."""
+    if algorithm.optimizer is None and (parts.optimizer is not None or parts.scheduler is not None):
+        raise UsageError("frame_config.optimizer and lr_scheduler: this algorithm has no optimizer; leave them out")
     if parts.optimizer is not None:
         algorithm.optimizer = TorchOptimizer(parts.optimizer, algorithm.network, parts.settings.learning_rate)
     if parts.criterion is not None:
@@ -224,6 +225,8 @@ def probe(algorithm: Any, observation_space: Any) -> None:
     """Show an observation to the networks before anything begins; an output of the wrong form is said in words."""
     from gymnasium.vector.utils import batch_space
 
+    if not algorithm.model.has_own_modules:
+        return  # built from the spaces
     example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
     network = algorithm.network
     with torch.no_grad():

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-from operant.errors import OperantError
+from operant.errors import MissingExtraError, OperantError
 
-__all__ = ["command_module", "guarded", "help_line", "run_command"]
+__all__ = ["command_module", "guarded", "help_line", "run_command", "written"]
+
+# Packages that a command may find missing, and the extra that brings each.
+_EXTRA_OF = {
+    **dict.fromkeys(("torch", "gymnasium", "safetensors", "threadpoolctl"), "rl"),
+    **dict.fromkeys(("scipy", "sklearn", "cmaes", "optuna"), "search"),
+    **dict.fromkeys(("starlette", "uvicorn"), "web"),
+    "lightning": "auto",
+    "matplotlib": "plot",
+    "mujoco": "mujoco",
+    "PIL": "media",
+    "pyarrow": "parquet",
+    "ray": "ray",
+}
+# What is wrong with the disk and not with the program.
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def command_module(name: str) -> ModuleType:
@@ -26,17 +43,43 @@ def run_command(program: str, module_name: str, words: Sequence[str] | None) -> 
     module = command_module(module_name)
     parser = argparse.ArgumentParser(prog=program, description=module.__doc__)
     module.configure(parser)
-    return guarded(program, module.run, parser.parse_args(words))
+    try:
+        args = parser.parse_args(words)
+    except SystemExit as end:  # help was asked for, or the words were wrong
+        code = end.code
+        return written(lambda: code if isinstance(code, int) else 0)
+    return guarded(program, module.run, args)
 
 
 def guarded(program: str, run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Run a command. What its user can mend is told in one sentence; anything else is a fault of ours."""
     try:
-        return int(run(args))
+        return written(lambda: int(run(args)))
     except OperantError as error:
-        print(f"{program.split()[0]}: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # `operant runs | head`
-        sys.stderr.close()
-        return 0
+        sentence = str(error)
+    except ModuleNotFoundError as error:
+        extra = _EXTRA_OF.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        sentence = str(MissingExtraError(f"`{program}`", extra))
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        place = f" ({os.fsdecode(error.filename)})" if error.filename else ""
+        sentence = f"a file cannot be written or read: {os.strerror(error.errno or 0)}{place}"
     except KeyboardInterrupt:
         return 130
+    print(f"{program.split()[0]}: {sentence}", file=sys.stderr)
+    return 1
+
+
+def written(call: Callable[[], int]) -> int:
+    """Call, and see that what it printed is out; whoever reads it may stop reading (`operant runs | head`)."""
+    try:
+        code = call()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -33,12 +33,12 @@ class _Identity(NumpyVectorEnv):
     def begin(self, where: Array, drawn: Array) -> None:
         self.target[where] = drawn
 
-    def judge(self, actions: Array) -> Array:
+    def reward_of(self, actions: Array) -> Array:
         """Reward [N] of actions for the present target."""
         return np.asarray(actions == self.target, dtype=np.float64)
 
     def advance(self, actions: Array) -> tuple[Array, Array]:
-        reward = self.judge(actions)
+        reward = self.reward_of(actions)
         self.target = self.take_drawn(np.arange(self.num_envs))
         return reward, np.zeros(self.num_envs, np.bool_)
 
@@ -73,7 +73,7 @@ class MultiDiscreteIdentity(_Identity):
     def draw(self, generator: np.random.Generator, count: int) -> Array:
         return generator.integers(self.choices, size=(count, len(self.choices)))
 
-    def judge(self, actions: Array) -> Array:
+    def reward_of(self, actions: Array) -> Array:
         return np.asarray((actions == self.target).mean(axis=1))
 
     def observe(self) -> Tree:
@@ -93,7 +93,7 @@ class ContinuousIdentity(_Identity):
     def draw(self, generator: np.random.Generator, count: int) -> Array:
         return generator.uniform(-1.0, 1.0, size=(count, self.target.shape[1]))
 
-    def judge(self, actions: Array) -> Array:
+    def reward_of(self, actions: Array) -> Array:
         return np.asarray(-np.square(actions - self.target).sum(axis=1))
 
     def observe(self) -> Tree:
@@ -136,12 +136,12 @@ class MaskedIdentity(DiscreteIdentity):
         mask[rows, (self.target + 1) % self.choices] = True
         return mask
 
-    def judge(self, actions: Array) -> Array:
+    def reward_of(self, actions: Array) -> Array:
         forbidden = np.flatnonzero(~self.action_mask[np.arange(self.num_envs), actions])
         if forbidden.size:
             i = int(forbidden[0])
             raise UsageError(f"action {int(actions[i])} in environment {i} is masked out")
-        return super().judge(actions)
+        return super().reward_of(actions)
 
     def observe(self) -> Tree:
         return {"observation": super().observe(), "action_mask": self.action_mask.astype(np.int8)}

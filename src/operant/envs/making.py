@@ -127,6 +127,11 @@ def _registered(name: str) -> Callable[..., Any]:
 
 def _import(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
+    if "<" in attribute:  # <lambda>, <locals>
+        raise UsageError(
+            f"the environment {name!r} was a lambda or a function inside another, which cannot be found again; "
+            "put it into a module and name it as env.id=package.module:callable"
+        )
     try:
         with modules_from_here():
             module = importlib.import_module(module_name)

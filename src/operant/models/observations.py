@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from gymnasium import Space
 
-__all__ = ["MASK_KEY", "ObservationAdapter", "to_tensors"]
+__all__ = ["MASK_KEY", "ObservationAdapter", "to_array", "to_tensors"]
 
 Array = npt.NDArray[Any]
 MASK_KEY = "action_mask"
@@ -101,3 +101,9 @@ def to_tensors(obs: Any, device: torch.device | None = None) -> Any:
     if isinstance(obs, dict):
         return {key: to_tensors(value, device) for key, value in obs.items()}
     return torch.as_tensor(obs, device=device)
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """The values of a tensor of any device; on the CPU they share its memory."""
+    out: Array = tensor.detach().cpu().numpy()
+    return out

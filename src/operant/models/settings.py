@@ -27,6 +27,7 @@ class ModelSettings:
     actor: Any = setting(None, "own module for the policy: class, importable name or instance")
     critic: Any = setting(None, "own module for the value: class, importable name or instance")
     arguments: dict[str, Any] = setting({}, "keyword arguments of own modules given as classes or names")
+    device: str = setting("auto", "where own and large networks live; in a training's config this is `device`")
     fused: bool = setting(True, "closed-form gradients for plain networks on a CPU; false: always autograd")
 
     @property

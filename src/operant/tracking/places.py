@@ -152,9 +152,20 @@ def on_network_filesystem(path: Path) -> bool:
     return kind in _NETWORK_FILESYSTEMS or (kind.startswith("fuse.") and kind != "fuse.lxcfs")
 
 
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _subfolders(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+            # Nothing of ours has a name that is no UTF-8, and no table could hold it.
+            return sorted(
+                Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False) and _is_utf8(entry.name)
+            )
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operant.algorithms import find_algorithm
 from operant.errors import UsageError
+from operant.models.devices import check_device_name
 from operant.models.settings import ModelSettings
 from operant.settings import fill, setting, to_mapping
 
@@ -65,6 +66,9 @@ class TrainConfig:
     name: str = setting("", "what the run is called; by default environment and algorithm")
     total_steps: int = setting(100_000, "environment steps, of all environments together")
     seed: int = setting(0, "decides everything random")
+    device: str = setting(
+        "auto", "where networks live: cpu, cuda, cuda:1, mps; auto: a GPU for those that have no closed form on the CPU"
+    )
     env: EnvSettings = setting(EnvSettings, "what is learned on")
     algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
     model: ModelSettings = setting(ModelSettings, "how the networks look")
@@ -88,16 +92,21 @@ class TrainConfig:
         _, settings = find_algorithm(self.algorithm["name"])
         own = {key: value for key, value in self.algorithm.items() if key != "name"}
         object.__setattr__(self, "algorithm_settings", fill(settings, own, "algorithm"))
+        check_device_name(self.device)
+        object.__setattr__(self, "model", replace(self.model, device=self.device))
         if not self.name:
             env = self.env.id if isinstance(self.env.id, str) else getattr(self.env.id, "__name__", "env")
             object.__setattr__(self, "name", f"{env.rpartition(':')[2]}-{self.algorithm['name']}".lower())
 
     @staticmethod
     def from_mapping(values: Mapping[str, Any]) -> TrainConfig:
+        if isinstance(values.get("model"), Mapping) and "device" in values["model"]:
+            raise UsageError("model.device stands at the top of a config: device")
         return fill(TrainConfig, values)
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, with the algorithm's settings in full."""
         plain = to_mapping(self)
+        del plain["model"]["device"]  # said once, above it
         plain["algorithm"] = {"name": self.algorithm["name"], **to_mapping(self.algorithm_settings)}
         return plain

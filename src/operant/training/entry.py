@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from operant.errors import UsageError
 from operant.tracking import Run, SummaryWriter
 from operant.training.checkpoints import CheckpointStore
 from operant.training.config import TrainConfig
@@ -52,11 +53,29 @@ def resume(
     """
     opened = Run.open(run, root)
     found, state = CheckpointStore(opened.folder / "checkpoints").load(step)
-    config = TrainConfig.from_mapping(apply_changes(state["config"], changes))
+    changed = apply_changes(state["config"], changes)
+    _refuse_other_shapes(state["config"], changed)
+    config = TrainConfig.from_mapping(changed)
     with SummaryWriter(run=opened.id, resumed_from=found, root=root) as writer:
         training = Training(config, writer, observer)
         training.load_state_dict(state)
         return training.run()
+
+
+# What the saved state was made for. (`model.fused` only says how it is computed.)
+_FIXED = ("algorithm.name", "model", "env.num_envs", "env.workers", "env.normalize_obs", "env.normalize_reward")
+
+
+def _refuse_other_shapes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """A checkpoint cannot go on in other networks, with other scales or in other numbers of environments."""
+    old, new = _flat(before), _flat(after)
+    for key in sorted(old.keys() | new.keys()):
+        fixed = any(key == one or key.startswith(f"{one}.") for one in _FIXED) and key != "model.fused"
+        if fixed and key in old and old[key] != new.get(key):
+            raise UsageError(
+                f"the checkpoint was saved with {key}={old[key]} and cannot go on with {key}={new.get(key)}; "
+                "leave it as it was, or train anew"
+            )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -61,7 +65,7 @@ def train_seeds(
         results = [train(one, root=root, tags=["seeds"]) for one in configs]
     else:
         # Spawned, not forked: torch's threads and the recorder's do not survive a fork.
-        with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        with _passing_on_sigterm(), ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
             results = list(pool.map(_train_one, configs, [root] * len(configs)))
     return SeedsResult(
         tuple(seeds),
@@ -69,6 +73,26 @@ def train_seeds(
         interval([one.best_return for one in results]),
         interval([one.final_return for one in results]),
     )
+
+
+@contextmanager
+def _passing_on_sigterm() -> Iterator[None]:
+    """Let the trainings save and end when this process is asked to; ctrl-C reaches all of them anyway."""
+
+    def pass_on(number: int, _: Any) -> None:
+        for child in multiprocessing.active_children():
+            if child.pid is not None:
+                os.kill(child.pid, number)
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _train_one(config: dict[str, Any], root: str | Path | None) -> TrainResult:

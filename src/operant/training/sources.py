@@ -12,10 +12,11 @@ from typing import Any, cast
 import numpy as np
 
 from operant.algorithms.contracts import Algorithm, DataSpec, Metrics, PopulationAlgorithm
+from operant.algorithms.errors import DivergedError, explain_divergence
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch
 from operant.errors import UsageError
-from operant.training.collecting import Collector, Rollout
+from operant.training.collecting import Collector, Rollout, only
 
 __all__ = ["SOURCES", "Source", "learn_from_replay", "make_replay", "make_source"]
 
@@ -47,15 +48,14 @@ class Source:
         if self._rollout is not None:
             return self._rollout.collect()
         if self.spec.unit == "episode":
-            whole = episode_batch(self.collector.whole_episodes(self.spec.count))
-            return {name: whole[name] for name in self.spec.fields}
+            return only(episode_batch(self.collector.whole_episodes(self.spec.count)), self.spec.fields)
         candidates = cast(PopulationAlgorithm, self.algorithm).candidates(self.spec.count, self.collector.rng)
         return {"candidate": candidates, "return": self.collector.candidate_returns(candidates)}
 
     def learn(self, batch: Any, total_steps: int, measure: bool = True) -> Metrics:
         """Improve the policy; returns what to log if it is to be measured."""
         self.algorithm.measure = measure
-        metrics, _ = self.algorithm.learn(batch)
+        metrics, _ = _learn(self.algorithm, batch)
         self.train_iter += 1
         return dict(metrics)
 
@@ -163,7 +163,14 @@ def learn_from_replay(
     batch = sample_batch(
         buffer, size or spec.batch, rng, beta=algorithm.beta, length=length, burn_in=spec.burn_in if length else 0
     )
-    metrics, priorities = algorithm.learn(batch)
+    metrics, priorities = _learn(algorithm, batch)
     if priorities is not None:
         buffer.update_priorities(batch["index"], priorities, batch["generation"])
     return dict(metrics)
+
+
+def _learn(algorithm: Algorithm, batch: Any) -> tuple[Metrics, Any]:
+    try:
+        return algorithm.learn(batch)
+    except DivergedError:
+        raise explain_divergence(batch) from None

@@ -14,6 +14,7 @@ import torch
 from operant.algorithms import Algorithm, find_algorithm
 from operant.data import prune_chunks
 from operant.envs import make_env
+from operant.envs.making import why_not_found_again
 from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
 from operant.tracking import SummaryWriter
@@ -23,6 +24,7 @@ from operant.training.collecting import Collector
 from operant.training.config import TrainConfig
 from operant.training.doctor import Doctor, thread_warning
 from operant.training.evaluating import Evaluation, evaluate
+from operant.training.interrupts import Interrupts, resume_command
 from operant.training.normalizing import Normalizer
 from operant.training.plugins import Recording, find_plugin
 from operant.training.sources import Source, make_source
@@ -77,7 +79,9 @@ class Training:
         self.recording = Recording(writer)
         self.observer = observer or Silent()
         self.warnings: list[str] = []
-        self.env = self._make_env(config.env.num_envs, config.seed)
+        began = time.perf_counter()
+        self.env = self._make_env(config.env.num_envs, config.seed, config.env.workers)
+        self._env_seconds = time.perf_counter() - began
         algorithm_class, _ = find_algorithm(config.algorithm["name"])
         self.algorithm: Algorithm = algorithm_class(
             self.env.single_observation_space,
@@ -98,6 +102,9 @@ class Training:
         self.evaluations: list[tuple[int, float]] = []
         self.best: tuple[int, float] | None = None
         self.done = False
+        self.interrupts = Interrupts()
+        self._interrupted = ""
+        self._advised = False
         self.metrics: dict[str, float] = {}
         self._evaluation_env: Any = None
         self._every = {
@@ -110,9 +117,9 @@ class Training:
         self._began_at = 0
 
     # -- making ------------------------------------------------------------------------------------------------------
-    def _make_env(self, num_envs: int, seed: int) -> Any:
+    def _make_env(self, num_envs: int, seed: int, workers: int) -> Any:
         env = self.config.env
-        return make_env(env.id, num_envs, seed=seed, workers=env.workers, wrappers=list(env.wrappers), **env.arguments)
+        return make_env(env.id, num_envs, seed=seed, workers=workers, wrappers=list(env.wrappers), **env.arguments)
 
     def _make_normalizer(self, num_envs: int) -> Normalizer | None:
         env = self.config.env
@@ -156,7 +163,7 @@ class Training:
         rounds = math.ceil(left / self.source.steps_per_round) if self.source.steps_per_round else math.inf
         timer_every = max(1, int(min(rounds // 50, 2000))) if math.isfinite(rounds) else 1
         try:
-            with quick_arithmetic(), Task() as task:
+            with quick_arithmetic(), self.interrupts, Task() as task:
                 for logger in self.config.loggers:
                     self.recording.add_logger(find_plugin("logger", logger)(self))
                 self._say_how()
@@ -169,6 +176,8 @@ class Training:
                     task.run(max_step=rounds)
         finally:
             self.close()
+        if self._interrupted:
+            self.interrupts.end(self._interrupted)
         return self._result()
 
     def close(self) -> None:
@@ -213,6 +222,9 @@ class Training:
         self.recording.add_scalars(values, step)
         self.observer.point(step, rate, episodes.mean_return)
         if self.config.doctor:
+            if self.env.advice and not self._advised:
+                self._advised = True
+                self._warn(self.env.advice)
             for sentence in self.doctor.look(self.metrics, episodes.mean_return, step / self.horizon):
                 self._warn(sentence)
 
@@ -246,10 +258,17 @@ class Training:
 
     def checkpoint(self, ctx: Context) -> None:
         """Save everything, so that the training can go on from here exactly."""
-        if self.done or not self._is_due("checkpoint", ctx):
+        asked = self.interrupts.take_request()
+        if self.done or not (asked or self._is_due("checkpoint", ctx)):
             return
         self._save()
         self.done = bool(ctx.finish)
+        if self.interrupts.stopped_by is not None and not self.done:
+            command = resume_command(self.writer.run_id, self.writer.run_dir)
+            self._interrupted = f"saved at step {self.env_step:,}; go on with: {command}"
+            self.recording.add_text("log", self._interrupted, self.env_step)
+            self.done = True
+            ctx.finish = True
 
     def _save(self) -> None:
         self._last["checkpoint"] = self.env_step
@@ -274,7 +293,7 @@ class Training:
     def _make_evaluation_env(self) -> Any:
         settings = self.config.evaluation
         rows = settings.num_envs or min(32, settings.episodes)
-        return self._make_env(rows, self.config.seed + settings.seed)
+        return self._make_env(rows, self.config.seed + settings.seed, min(self.config.env.workers, rows))
 
     def save_weights(self, path: Path, mean_return: float) -> None:
         about = {
@@ -287,13 +306,20 @@ class Training:
 
     # -- saying ------------------------------------------------------------------------------------------------------
     def _say_how(self) -> None:
-        self._say(f"networks: {self.algorithm.path}")
+        where = "" if self.algorithm.device == "cpu" else f" on {self.algorithm.device}"
+        self._say(f"networks: {self.algorithm.path}{where}")
+        if self.config.env.workers:
+            self._say(f"environments in {self.config.env.workers} workers, started in {self._env_seconds:.1f} s")
         for sentence in self.source.describe():
             self._say(sentence)
         self._say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
         if not self.env.exact:
             self._say(f"resume is inexact: {self.env.inexact_reason}")
             self.writer.add_tags("inexact")
+        unnamed = why_not_found_again(self.config.env.id)
+        if unnamed:
+            self._say(f"this run cannot be resumed: {unnamed}")
+            self.writer.add_tags("not-resumable")
         crowded = thread_warning(torch.get_num_threads())
         if crowded:
             self._warn(crowded)

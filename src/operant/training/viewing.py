@@ -35,7 +35,8 @@ class LoadedPolicy:
         weights, about = read_weights(weights_file)
         if about["config"] is None:
             raise UsageError(f"this policy cannot be shown: {about['unseen']}; its weights are in {weights_file}")
-        self.config = TrainConfig.from_mapping(about["config"])
+        # A policy is small work: it acts wherever it is loaded, whatever it was trained on.
+        self.config = TrainConfig.from_mapping({**about["config"], "device": "cpu"})
         self.step = int(about["step"])
         self.mean_return = float(about["return"])
         self.returns: list[float] = []

@@ -13,11 +13,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from operant.errors import OperantError, UsageError
+from operant.tracking.format.blocks import valid_text
+from operant.tracking.reading.filters import FilterError
 
 if TYPE_CHECKING:
-    from operant.web.desk import Desk
+    from operant.web.app_state import AppState
 
-__all__ = ["Ask", "BadFilter", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
+__all__ = ["ApiRequest", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
 
 MAX_BODY = 1 << 20
 
@@ -34,19 +36,11 @@ class TooLarge(UsageError):
     """More was sent or asked for than a request may: 413."""
 
 
-class BadFilter(UsageError):
-    """A filter that cannot be read; the answer says where."""
-
-    def __init__(self, message: str, position: int = 0) -> None:
-        super().__init__(message)
-        self.position = position
-
-
 _STATUS = {NotFound: 404, Conflict: 409, TooLarge: 413}
 
 
 @dataclass
-class Ask:
+class ApiRequest:
     """What a request asks for."""
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -93,10 +87,10 @@ class Ask:
         return found
 
 
-Function = Callable[["Desk", Ask], Any]
+Function = Callable[["AppState", ApiRequest], Any]
 
 
-def endpoint(desk: Desk, function: Function) -> Callable[[Request], Any]:
+def endpoint(app: AppState, function: Function) -> Callable[[Request], Any]:
     """A route's handler: reads the body, runs the function in a thread, and turns what it gives into an answer."""
 
     async def handle(request: Request) -> Response:
@@ -106,16 +100,16 @@ def endpoint(desk: Desk, function: Function) -> Callable[[Request], Any]:
             return answer({"error": "the connection ended early"}, 400)
         except UsageError as error:
             return answer({"error": str(error)}, _status(error))
-        asked = Ask(request.path_params, dict(request.query_params), body)
-        return await run_in_threadpool(_run, function, desk, asked)
+        asked = ApiRequest(request.path_params, dict(request.query_params), body)
+        return await run_in_threadpool(_run, function, app, asked)
 
     return handle
 
 
-def _run(function: Function, desk: Desk, asked: Ask) -> Response:
+def _run(function: Function, app: AppState, asked: ApiRequest) -> Response:
     try:
-        found = function(desk, asked)
-    except BadFilter as error:
+        found = function(app, asked)
+    except FilterError as error:
         return answer({"error": str(error), "position": error.position}, 400)
     except UsageError as error:
         return answer({"error": str(error)}, _status(error))
@@ -145,7 +139,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise UsageError("the body must be JSON, with the content type application/json")
     try:
-        found = json.loads(data)
+        found = json.loads(valid_text(data.decode()))
     except (ValueError, RecursionError):
         raise UsageError("the body is no JSON") from None
     if not isinstance(found, dict):

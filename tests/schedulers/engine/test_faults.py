@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.machine import patience
 
 from operant.schedulers.engine.state import read_state
 
@@ -69,7 +70,7 @@ def search_folder(folder: Path) -> Path:
 
 
 def wait_until(condition: Callable[..., Any], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.01)
@@ -110,7 +111,7 @@ def kill_and_resume(folder: Path, seed: int) -> None:
         controller.communicate()
     begun = (search_folder(folder) / "journal.log").exists()
     controller = start(folder, *(["--resume"] if begun else []))
-    output, _ = controller.communicate(timeout=60)
+    output, _ = controller.communicate(timeout=patience(60))
     assert controller.returncode == 0, output
     state, status = read_state(search_folder(folder))
     assert status == "FINISHED" and [job.status for job in state.jobs.values()] == ["FINISHED"] * JOBS
@@ -128,7 +129,7 @@ def test_a_work_folder_that_was_half_made_is_made_anew(tmp_path: Path) -> None:
     (folder / "jobs" / "1" / ".work").mkdir(parents=True)
     (folder / "jobs" / "1" / ".work" / "search.yaml").write_text("torn")
     controller = start(tmp_path)
-    output, _ = controller.communicate(timeout=60)
+    output, _ = controller.communicate(timeout=patience(60))
     assert controller.returncode == 0, output
     assert good_exits(tmp_path) == {"0": 1, "1": 1}
     assert sorted(path.name for path in (folder / "jobs" / "1" / "work").iterdir()) == [
@@ -166,7 +167,7 @@ def test_an_interrupted_search_ends_its_jobs_as_errors(tmp_path: Path, number: s
     controller = start(tmp_path)
     wait_until(lambda: len(list((tmp_path / "pids").iterdir())) >= 4)
     controller.send_signal(number)
-    output, _ = controller.communicate(timeout=60)
+    output, _ = controller.communicate(timeout=patience(60))
     assert controller.returncode == 1 and "interrupted" in output
     state, status = read_state(search_folder(tmp_path))
     assert status == "ERROR" and [job.status for job in state.jobs.values()] == ["ERROR"] * 3
@@ -178,17 +179,17 @@ def test_two_controllers_at_once(tmp_path: Path) -> None:
     first = start(tmp_path)
     wait_until(lambda: len(list(search_folder(tmp_path).glob("jobs/*/claim-1"))) == 3)
     second = start(tmp_path, "--resume")
-    output, _ = second.communicate(timeout=60)
+    output, _ = second.communicate(timeout=patience(60))
     assert second.returncode == 1 and f"process {first.pid} on host" in output
     assert first.poll() is None
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=60)
+    first.communicate(timeout=patience(60))
 
 
 def test_two_controllers_at_the_very_same_moment(tmp_path: Path) -> None:
     write_search(tmp_path)
     both = [start(tmp_path), start(tmp_path)]
-    outputs = [one.communicate(timeout=60)[0] for one in both]
+    outputs = [one.communicate(timeout=patience(60))[0] for one in both]
     assert sorted(one.returncode for one in both) == [0, 1], outputs
     assert good_exits(tmp_path) == {str(number): 1 for number in range(JOBS)}
 
@@ -199,9 +200,9 @@ def test_stop_ends_a_job_that_ignores_sigterm(tmp_path: Path) -> None:
     wait_until(lambda: len(list(search_folder(tmp_path).glob("jobs/*/claim-1"))) == 3)
     env = {**os.environ, "OPERANT_DIR": str(tmp_path / ".operant")}
     command = [PYTHON, "-m", "operant.cli.search_scripts", "ctl", "stop", "-t", "s"]
-    told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience(60))
     assert told.returncode == 0 and "KILLED, 3 jobs" in told.stdout
-    controller.communicate(timeout=60)
+    controller.communicate(timeout=patience(60))
     assert {job.status for job in read_state(search_folder(tmp_path))[0].jobs.values()} == {"KILLED"}
 
 
@@ -226,13 +227,13 @@ def test_a_full_disk_is_waited_out(tmp_path: Path) -> None:
         while "the disk is full" not in controller.stdout.readline():
             assert controller.poll() is None
         filler.unlink()
-        controller.communicate(timeout=60)
+        controller.communicate(timeout=patience(60))
         assert controller.returncode == 0
         # The program of a job that ran meanwhile may have failed for want of room; that is its own affair.
         state, _ = read_state(search_folder(small))
         assert len(state.jobs) == 6 and {job.status for job in state.jobs.values()} <= {"FINISHED", "ERROR"}
         again = start(small, "--resume")
-        again.communicate(timeout=60)
+        again.communicate(timeout=patience(60))
         state, _ = read_state(search_folder(small))
         assert [job.status for job in state.jobs.values()] == ["FINISHED"] * 6
     finally:

@@ -9,7 +9,7 @@ import pytest
 from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import OperantError
-from operant.schedulers.engine.view import NoView
+from operant.schedulers.engine.control import NoView
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import JournalReader
 
@@ -230,7 +230,7 @@ def test_lag_makes_the_same_proposals_for_any_parallel_size_and_timing(tmp_path:
     def proposals(folder: str, size: int, slow: int) -> list[dict[str, object]]:
         cfg = config(
             {"parallel_size": size, "stop_criterion": {"max_tries": 30}},
-            {"type": "TpeSearcher" if _has_tpe() else "RandomSearcher", "lag": 4, "seed": 3},
+            {"type": "TpeSearcher", "lag": 4, "seed": 3},
             search_args=[{"type": "Real", "name": "x", "data": [-5.0, 5.0]}],
         )
 
@@ -243,12 +243,6 @@ def test_lag_makes_the_same_proposals_for_any_parallel_size_and_timing(tmp_path:
         return [one.config for one in world.state.proposals.values()]
 
     assert proposals("a", 1, 1) == proposals("b", parallel, 5)
-
-
-def _has_tpe() -> bool:
-    from operant.searchers import SEARCHERS
-
-    return "TpeSearcher" in SEARCHERS
 
 
 def test_gpus_are_packed(tmp_path: Path) -> None:

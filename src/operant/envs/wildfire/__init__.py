@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from operant.envs.wildfire.fuels import fuel_number, fuel_table
-from operant.envs.wildfire.rothermel import Moisture
-from operant.envs.wildfire.spread import Fires, SpreadRates
+from operant.envs.wildfire.envs import Wildfire, WildfireVector
+from operant.envs.wildfire.land import Land
+from operant.envs.wildfire.physics import Fires, Moisture, SpreadRates, fuel_number, fuel_table
+from operant.envs.wildfire.scenarios import Scenario, ScenarioSet, ScenarioSettings
+from operant.envs.wildfire.weather import Weather, spread_rates
+from operant.envs.wildfire.world import WildfireSettings
 
-__all__ = ["Fires", "Moisture", "SpreadRates", "fuel_number", "fuel_table"]
+__all__ = [
+    "Fires",
+    "Land",
+    "Moisture",
+    "Scenario",
+    "ScenarioSet",
+    "ScenarioSettings",
+    "SpreadRates",
+    "Weather",
+    "Wildfire",
+    "WildfireSettings",
+    "WildfireVector",
+    "fuel_number",
+    "fuel_table",
+    "spread_rates",
+]

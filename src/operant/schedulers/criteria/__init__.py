@@ -1,6 +1,5 @@
 """What ends a search, and what is dropped before it runs."""
 
-from operant.schedulers.criteria.expression import Expression
 from operant.schedulers.criteria.filters import (
     FILTER_CRITERIONS,
     BaseFilterCriterion,
@@ -21,7 +20,6 @@ __all__ = [
     "STOP_CRITERIONS",
     "BaseFilterCriterion",
     "BaseStopCriterion",
-    "Expression",
     "ExpressionFilter",
     "NaiveStopCriterion",
     "StopCriteria",

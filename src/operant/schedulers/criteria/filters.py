@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from operant._util.conditions import Condition
 from operant.errors import ConfigError
 from operant.registry import Registry
-from operant.schedulers.criteria.expression import Expression
 
 __all__ = ["FILTER_CRITERIONS", "BaseFilterCriterion", "ExpressionFilter", "build_filter_criterion"]
 
@@ -15,10 +15,11 @@ FILTER_CRITERIONS = Registry("filter criterion", "operant.filter_criterions")
 
 
 class BaseFilterCriterion:
-    """Says of a proposal whether to drop it. Its settings are in ``job.arg_dict``."""
+    """Says of a proposal whether to drop it before it runs."""
 
     def filter(self, job: Any) -> bool:
-        """True drops the job."""
+        """True drops the job. Called once for each proposal, after it is in the journal and before it costs a try;
+        the settings are in ``job.arg_dict``, and the job has no seed and no status that means anything yet."""
         raise NotImplementedError
 
 
@@ -29,11 +30,11 @@ class ExpressionFilter(BaseFilterCriterion):
     def __init__(self, expression: str, names: Iterable[str] = ()) -> None:
         self.expression = expression
         self._names = list(names)
-        self._parsed: Expression | None = Expression(expression, self._names) if self._names else None
+        self._parsed: Condition | None = Condition(expression, self._names) if self._names else None
 
     def filter(self, job: Any) -> bool:
         if self._parsed is None:
-            return Expression(self.expression, job.arg_dict)(job.arg_dict)
+            return Condition(self.expression, job.arg_dict)(job.arg_dict)
         return self._parsed(job.arg_dict)
 
 

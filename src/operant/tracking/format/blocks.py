@@ -8,6 +8,7 @@ read a log without loading numpy.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "encode_records",
     "parse_file_header",
     "scan_blocks",
+    "valid_text",
 ]
 
 # The first bytes catch text-mode transfers, as PNG's signature does.
@@ -162,7 +164,21 @@ _pieces = _make and _make(
 
 
 def encode_json(value: Any) -> str:
-    return _encoder.encode(value) if _pieces is None else "".join(_pieces(value, 0))
+    return valid_text(_encoder.encode(value) if _pieces is None else "".join(_pieces(value, 0)))
+
+
+# An escaped backslash, a pair that stands for one character, and half of a pair.
+_SURROGATES = re.compile(r"(\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
+
+
+def valid_text(json_text: str) -> str:
+    """JSON without halves of characters (lone surrogates, as in arguments that are no UTF-8): each becomes U+FFFD.
+
+    Nothing that stores or sends UTF-8 takes them, so one in a name would make every list of runs unreadable.
+    """
+    if "\\ud" not in json_text and "\\uD" not in json_text:
+        return json_text
+    return _SURROGATES.sub(lambda found: found[1] or "\\ufffd", json_text)
 
 
 def encode_records(records: Iterable[dict[str, Any]]) -> bytes:
@@ -175,7 +191,7 @@ def decode_records(payload: memoryview | bytes) -> list[dict[str, Any]]:
     try:
         text = str(payload, "ascii")
         # One call of the parser for the whole block: twice as fast as one for each line.
-        found = json.loads("[" + text.replace("\n", ",") + "]")
+        found = json.loads("[" + valid_text(text).replace("\n", ",") + "]")
     except (ValueError, RecursionError):
         return []
     return [record for record in found if isinstance(record, dict)]
@@ -189,7 +205,7 @@ def decode_blocks(payloads: Sequence[memoryview | bytes]) -> list[list[dict[str,
     found: list[list[dict[str, Any]]] = []
     try:
         texts = [str(payload, "ascii") for payload in payloads]
-        found = json.loads("[[" + "],[".join(texts).replace("\n", ",") + "]]")
+        found = json.loads("[[" + "],[".join(map(valid_text, texts)).replace("\n", ",") + "]]")
     except (ValueError, RecursionError):
         pass
     if len(found) == len(payloads) and all(map(_is_lines, found)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from operant._util.files import write_file
+from operant.tracking.format.blocks import encode_json, valid_text
 
 __all__ = ["Message", "collect_messages", "is_message_name", "post_message", "put_message"]
 
@@ -38,7 +39,7 @@ def is_message_name(name: str) -> bool:
 def put_message(folder: Path, name: str, content: dict[str, Any]) -> Path:
     """Leave a message under a name that it has already; it is on disk when this returns."""
     inbox = folder / "inbox"
-    write_file(inbox / name, json.dumps(content), sync=True)
+    write_file(inbox / name, encode_json(content), sync=True)
     return inbox / name
 
 
@@ -56,7 +57,7 @@ def collect_messages(folder: Path, *, set_aside: bool = True) -> list[Message]:
         try:
             if path.is_symlink() or path.stat().st_size > MAX_BYTES:
                 raise ValueError("not a plain small file")
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(valid_text(path.read_text(encoding="utf-8")))
             if not isinstance(content, dict) or not isinstance(content.get("type"), str):
                 raise ValueError("not an object with a type")
         except FileNotFoundError:

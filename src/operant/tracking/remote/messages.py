@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 
 from operant.errors import OperantError, UsageError
+from operant.tracking.format.blocks import encode_json, valid_text
 from operant.tracking.format.segments import segment_files
 from operant.tracking.journal.inbox import collect_messages, is_message_name, put_message
 from operant.tracking.reading.annotations import check_annotation
@@ -23,7 +24,7 @@ def store_message(folder: Path, name: str, data: bytes) -> None:
     if not is_message_name(name):
         raise UsageError(f"{name!r} is not a message's name")
     try:
-        content = json.loads(data)
+        content = json.loads(valid_text(data.decode()))
     except (ValueError, RecursionError):
         raise UsageError("a message is a JSON object") from None
     said = check_annotation(content)
@@ -45,7 +46,7 @@ def send_messages(client: Client, run_id: str, folder: Path) -> bool:
         return False  # its program has sent nothing of it yet
     for message in waiting:
         try:
-            client.send_message(run_id, message.path.name, json.dumps(message.content).encode())
+            client.send_message(run_id, message.path.name, encode_json(message.content).encode())
         except RefusedError as error:
             aside = message.path.with_name(f".refused-{message.path.name}")
             log.warning("what was said of run %s is not sent: %s; it stays in %s", run_id, error, aside)

@@ -1,6 +1,5 @@
 // A classic script in the head: the chosen theme is set before anything is painted, so nothing flashes.
-(function () {
-  "use strict";
+(() => {
   let chosen = null;
   try {
     chosen = localStorage.getItem("operant-theme");

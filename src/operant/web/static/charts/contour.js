@@ -60,7 +60,7 @@ export class Contour {
     drawAxes(context, box, across, up, ink, { xLabel: clip(x.name, 40), yLabel: clip(y.name, 40) });
     this.fill(context, box, across, up, part);
     if (!x.labels && !y.labels) this.rings(context, across, up, low, high, ink.card);
-    this.places = points.id.map((_, index) => ({ x: across.at(valueOf(x, points.x[index])), y: up.at(valueOf(y, points.y[index])) }));
+    this.places = points.id.map((_, index) => ({ x: across.at(valueAt(x, points.x[index])), y: up.at(valueAt(y, points.y[index])) }));
     const many = points.id.length > MANY_POINTS;
     points.id.forEach((id, index) => {
       const reward = points.reward[index];
@@ -94,11 +94,12 @@ export class Contour {
     cells.width = columns;
     cells.height = rows;
     const small = /** @type {CanvasRenderingContext2D} */ (cells.getContext("2d"));
-    z.forEach((line, row) => line.forEach((value, column) => {
-      if (value === null) return;
-      small.fillStyle = this.color(part(value));
-      small.fillRect(column, rows - 1 - row, 1, 1);
-    }));
+    for (const [row, line] of z.entries())
+      for (const [column, value] of line.entries()) {
+        if (value === null) continue;
+        small.fillStyle = this.color(part(value));
+        small.fillRect(column, rows - 1 - row, 1, 1);
+      }
     const [left, right] = ends(across, x, columns, box.left, box.right);
     const [bottom, top] = ends(up, y, rows, box.bottom, box.top);
     context.save();
@@ -169,7 +170,7 @@ function domainOf(/** @type {Side} */ side) {
 }
 
 /** On a side of names a value may come as its place among them. */
-function valueOf(/** @type {Side} */ side, /** @type {any} */ value) {
+function valueAt(/** @type {Side} */ side, /** @type {any} */ value) {
   return side.labels && typeof value === "number" && !side.labels.includes(String(value)) ? side.labels[value] : side.labels ? String(value) : value;
 }
 

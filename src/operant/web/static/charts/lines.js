@@ -97,7 +97,7 @@ export function Lines(parent, options) {
       series: [{}, { show: true, paths: () => null, points: { show: false } }],
       cursor: {
         y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
-        bind: { dblclick: () => () => settings.onZoom?.(null) },
+        bind: { dblclick: () => () => { settings.onZoom?.(null); return null; } },
         sync: settings.sync ? { key: settings.sync, scales: ["x", null], setSeries: false, filters: { pub: (/** @type {string} */ type) => type === "mousemove" || type === "mouseleave" } } : undefined,
       },
       hooks: {
@@ -218,7 +218,7 @@ export function Lines(parent, options) {
   function describe() {
     const lines = settings.series.filter((one) => !one.hidden && one.mean.length);
     const some = lines.slice(0, 4).map((one) => `${one.label} ends at ${number(one.mean[one.mean.length - 1])}`);
-    holder.setAttribute("aria-label", `${settings.label ?? settings.yLabel ?? "Chart"}: ${lines.length} ${lines.length === 1 ? "line" : "lines"}${some.length ? "; " + some.join(", ") : ""}${lines.length > some.length && some.length ? ", …" : ""}`);
+    holder.setAttribute("aria-label", `${settings.label ?? settings.yLabel ?? "Chart"}: ${lines.length} ${lines.length === 1 ? "line" : "lines"}${some.length ? `; ${some.join(", ")}` : ""}${lines.length > some.length && some.length ? ", …" : ""}`);
     holder.dataset.lines = String(lines.length);
     holder.dataset.points = String(lines.reduce((sum, one) => sum + one.x.length, 0));
     holder.dataset.from = String(xRange[0]);

@@ -9,6 +9,7 @@ import { AxisControl } from "./parallel_axis.js";
  * @typedef {import("./brushes.js").Brush} Brush
  * @typedef {{name: string, label: string, kind: "number" | "names", log: boolean, canLog: boolean, low: number,
  *   high: number, names: string[], values: ArrayLike<any>}} Axis
+ * @typedef {{axis: Axis, x: number, index: number, log: boolean, scale: any}} Placed
  * @typedef {{order: string[], flipped: Set<string>, logs: Map<string, boolean>, brushes: Map<string, Brush>}} View
  */
 
@@ -46,6 +47,8 @@ export class Parallel {
     /** How many pieces of line one frame can take on this machine; found out by drawing. */
     this.piece = 12000;
     this.count = 0;
+    /** @type {Placed[] | null} null before the first layout */
+    this.placed = null;
     /** @type {Map<string, AxisControl>} */
     this.controls = new Map();
     /** @type {Map<string, number>} where an axis is while it is dragged */
@@ -141,6 +144,7 @@ export class Parallel {
 
   /** One control for each axis: its name as a button, and the strip on which brushes are drawn. */
   place() {
+    /** @type {Placed[]} */
     const placed = this.placed ?? [];
     for (const [name, control] of this.controls)
       if (!placed.some((one) => one.axis.name === name)) {
@@ -159,7 +163,7 @@ export class Parallel {
     // pointer that holds it, so this waits until an axis is let go.
     if (this.dragged.size) return;
     const wanted = placed.map((one) => /** @type {AxisControl} */ (this.controls.get(one.axis.name)).element);
-    const present = [...this.inner.children].filter((one) => wanted.includes(/** @type {HTMLElement} */ (one)));
+    const present = [...this.inner.children].filter((one) => wanted.includes(/** @type {HTMLDivElement} */ (one)));
     if (present.some((one, index) => one !== wanted[index]) || present.length !== wanted.length) {
       const focused = document.activeElement;
       this.inner.append(...wanted);
@@ -169,6 +173,7 @@ export class Parallel {
 
   /** The pixels of every line, once for each layout: brushing only walks over them. */
   computeLines() {
+    /** @type {Placed[]} */
     const placed = this.placed ?? [];
     const across = placed.length;
     this.points = new Float32Array(this.count * across);
@@ -182,7 +187,10 @@ export class Parallel {
         else if (cache) {
           const name = nameOf(value);
           y = cache.get(name);
-          if (y === undefined) cache.set(name, (y = one.at(value)));
+          if (y === undefined) {
+            y = one.at(value);
+            cache.set(name, y);
+          }
         } else y = one.at(value);
         if (!Number.isFinite(y)) {
           y = this.height - BOTTOM + 14;

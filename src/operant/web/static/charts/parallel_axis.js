@@ -30,7 +30,7 @@ export class AxisControl {
     this.element.remove();
   }
 
-  /** @param {{axis: import("./parallel.js").Axis, x: number, index: number, log: boolean, scale: any}} [placed] */
+  /** @param {import("./parallel.js").Placed} [placed] */
   place(placed) {
     if (placed) this.placed = placed;
     if (!this.placed) return;

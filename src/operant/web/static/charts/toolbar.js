@@ -23,7 +23,7 @@ export function readChartState() {
 
 /** A zoom that a link can carry: nine digits are finer than any bucket. @param {[number, number] | null} range */
 export function writeZoom(range) {
-  state.set({ zoom: range && range.map((one) => Number(one.toPrecision(12))) }, { push: true });
+  state.set({ zoom: range?.map((one) => Number(one.toPrecision(12))) }, { push: true });
 }
 
 /**

@@ -19,7 +19,7 @@ function query(params) {
     search.set(name, Array.isArray(value) ? value.join(",") : String(value));
   }
   const text = search.toString();
-  return text ? "?" + text : "";
+  return text ? `?${text}` : "";
 }
 
 /** @param {string} path @param {RequestInit} options */
@@ -109,7 +109,7 @@ export function stream(params, handlers, signal) {
   let source;
 
   function connect() {
-    source = new EventSource("/api/events" + query(params));
+    source = new EventSource(`/api/events${query(params)}`);
     announce("wait");
     source.addEventListener("open", () => {
       pause = AGAIN_AFTER;

@@ -6,7 +6,7 @@ const MINUS = "−";
 export function number(value, digits = 4) {
   if (value === null || value === undefined || value === "") return "–";
   if (value === "Infinity" || value === Infinity) return "∞";
-  if (value === "-Infinity" || value === -Infinity) return MINUS + "∞";
+  if (value === "-Infinity" || value === -Infinity) return `${MINUS}∞`;
   if (typeof value !== "number") return String(value);
   if (Number.isNaN(value)) return "NaN";
   if (value === 0) return "0";
@@ -15,7 +15,7 @@ export function number(value, digits = 4) {
   if (Number.isInteger(value) && size < 1e7) text = String(value);
   else if (size >= 1e7 || size < 1e-4) text = value.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e");
   else text = String(Number(value.toPrecision(digits)));
-  return text.replace("-", MINUS).replace("e-", "e" + MINUS);
+  return text.replace("-", MINUS).replace("e-", `e${MINUS}`);
 }
 
 /** A recorded setting: numbers as such, text as text, the rest as JSON. @param {unknown} value */
@@ -41,7 +41,7 @@ export function runName(run) {
   return run.id.includes("/") ? run.id : run.name || run.id;
 }
 
-/** Two units at most: `850 ms`, `12.3 s`, `4m 05s`, `3h 07m`, `2d 4h`. @param {number | null | undefined} seconds */
+/** Two units at most: `850 ms`, `12.3 s`, `4m 05s`, `3h 07m`, `2d 4h`. @param {number | null | undefined} seconds @returns {string} */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   if (seconds < 0) return MINUS + duration(-seconds);

@@ -11,7 +11,7 @@ function read() {
 /** Commas and slashes are allowed in a query; escaped they would only make links hard to read. @param {URLSearchParams} params */
 function write(params) {
   const text = params.toString().replaceAll("%2C", ",").replaceAll("%2F", "/").replaceAll("%3A", ":");
-  return text ? "?" + text : "";
+  return text ? `?${text}` : "";
 }
 
 /** @param {any} value */
@@ -92,7 +92,7 @@ export function setShown(key) {
 
 /** What makes two addresses the same page: the path, and for a run its id. */
 export function pageKey() {
-  return location.pathname === "/run" ? "/run " + (read().get("id") ?? "") : location.pathname;
+  return location.pathname === "/run" ? `/run ${read().get("id") ?? ""}` : location.pathname;
 }
 
 window.addEventListener("popstate", () => {

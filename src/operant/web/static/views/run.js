@@ -59,7 +59,7 @@ export async function show(main, { signal }) {
 
   const visibleTabs = () => TABS.filter((tab) => tab.always || tab.key === chosen() || tab.count(run) !== 0);
   const chosen = () => {
-    const wanted = state.get("tab", null);
+    const wanted = state.get("tab", "");
     if (TABS.some((tab) => tab.key === wanted)) return wanted;
     return run.scalar_tags.length ? "charts" : "settings";
   };

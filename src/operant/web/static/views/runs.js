@@ -80,8 +80,8 @@ export async function show(main, { signal }) {
       { key: "id", title: "Id", value: (one) => one.id, width: 250, sortable: false, hidden: true, render: (one) => h("span", { class: "mono" }, one.id) },
     ];
     const settings = known.params.map(settingFacts).sort((a, b) => Number(b.varies) - Number(a.varies));
-    settings.forEach(({ name, text, varies }, at) => found.push({ key: `param.${name}`, title: name, group: "Settings", num: !text, hidden: at >= SHOWN_PARAMS || !varies, value: (one) => one.params[name], render: (one) => setting(one.params[name]) }));
-    tagOrder(known.tags).forEach((tag, at) => found.push({ key: `last.${tag}`, title: tag, group: "Last values", num: true, hidden: at >= SHOWN_TAGS || isUpkeep(tag), value: (one) => one.last[tag], render: (one) => number(one.last[tag]) }));
+    for (const [at, { name, text, varies }] of settings.entries()) found.push({ key: `param.${name}`, title: name, group: "Settings", num: !text, hidden: at >= SHOWN_PARAMS || !varies, value: (one) => one.params[name], render: (one) => setting(one.params[name]) });
+    for (const [at, tag] of tagOrder(known.tags).entries()) found.push({ key: `last.${tag}`, title: tag, group: "Last values", num: true, hidden: at >= SHOWN_TAGS || isUpkeep(tag), value: (one) => one.last[tag], render: (one) => number(one.last[tag]) });
     return found;
   }
 

@@ -64,7 +64,7 @@ export async function show(main, { path, signal }) {
     for (const part of others) part.update({ data });
   };
   // Under the pointer only the lines follow at once; the rest when it pauses.
-  const rest = quiet(() => others.forEach((part) => part.update({ data: false })), REST_MS);
+  const rest = quiet(() => { for (const part of others) part.update({ data: false }); }, REST_MS);
   const selection = perFrame(() => {
     model.select();
     parallel.update({ data: false });

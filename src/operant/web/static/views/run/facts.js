@@ -84,7 +84,7 @@ function diffLines(text) {
     if (line.startsWith("+")) return "added";
     return line.startsWith("-") ? "removed" : null;
   };
-  return text.split("\n").map((line) => h("span", { class: ["diff-line", kind(line)] }, line + "\n"));
+  return text.split("\n").map((line) => h("span", { class: ["diff-line", kind(line)] }, `${line}\n`));
 }
 
 /** @param {HTMLElement} panel @param {Context} context */

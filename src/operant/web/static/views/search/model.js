@@ -235,7 +235,7 @@ export class SearchModel {
     order.sort((one, other) => /** @type {number} */ (rewards[one]) - /** @type {number} */ (rewards[other]));
     if (!this.summary.maximize) order.reverse();
     const found = new Float64Array(this.count).fill(NaN);
-    order.forEach((row, place) => (found[row] = order.length > 1 ? place / (order.length - 1) : 1));
+    for (const [place, row] of order.entries()) found[row] = order.length > 1 ? place / (order.length - 1) : 1;
     return found;
   }
 

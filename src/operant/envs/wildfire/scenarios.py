@@ -1,0 +1,354 @@
+"""Scenarios: a land, its weather and where fire begins; sets of them, drawn by seed and chosen by a condition."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import operator
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operant.envs.rng import seeded
+from operant.envs.vector import Array
+from operant.envs.wildfire.grids import read_grid
+from operant.envs.wildfire.land import ASSETS, FUELS, TERRAINS, Land, generate
+from operant.envs.wildfire.physics.rothermel import Moisture
+from operant.envs.wildfire.physics.spread import Fires, SpreadRates
+from operant.envs.wildfire.weather import WINDS, Weather, spread_rates, with_moisture
+from operant.errors import UsageError, nearest
+from operant.settings import fill, setting, to_mapping
+from operant.tracking.places import cache_dir
+
+__all__ = ["Scenario", "ScenarioSet", "ScenarioSettings", "SetSettings"]
+
+_MAPS = ("elevation", "fuel", "cover", "height", "crown_ratio", "assets")
+
+
+@dataclass(frozen=True)
+class ScenarioSettings:
+    """What a scenario is made of. Each group has a ``type`` and the settings of that type (docs/wildfire.md)."""
+
+    shape: tuple[int, ...] = setting((64, 64), "rows and columns of the map; that of the maps where files are given")
+    cell_size: float = setting(30.0, "metres; smaller: finer lines and fronts, more cells for the same land")
+    terrain: dict[str, Any] = setting({"type": "flat"}, "flat, hills, perlin or gaussian")
+    fuel: dict[str, Any] = setting({"type": "uniform", "model": "GR2"}, "uniform, patches or by_elevation")
+    wind: dict[str, Any] = setting({"type": "constant"}, "constant, gusts, terrain or table; m/s at 10 m")
+    moisture: dict[str, Any] = setting(
+        {}, "dead_1h, dead_10h, dead_100h, live_herb, live_woody as fractions; dry_slopes"
+    )
+    canopy: dict[str, Any] = setting({}, "cover (fraction), height (m) and crown_ratio: more cover, less wind below")
+    assets: dict[str, Any] = setting({"type": "none"}, "none, houses or towns")
+    ignition: dict[str, Any] = setting(
+        {"type": "random"}, "random (count, margin) or fixed (cells: [[row, column], …])"
+    )
+    maps: dict[str, Any] = setting(
+        {}, "files with elevation, fuel, cover, height, crown_ratio or assets: .asc .tif .npy"
+    )
+    minutes: float = setting(600.0, "how long the fire is looked at, and for how long weather is made")
+    land_seed: int | None = setting(0, "the land of all scenarios; null: each has one of its own")
+    wind_limit: bool = setting(False, "hold the effective wind at 0.9 of the reaction intensity (Rothermel 1972)")
+
+    @property
+    def hash(self) -> str:
+        """Names what the fire depends on: these settings and the bytes of the maps."""
+        own = to_mapping(self)
+        own["maps"] = {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in self.maps.items()}
+        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16]
+
+    def make(self, seed: int) -> Scenario:
+        """The scenario of a seed. Land comes from ``land_seed``, weather and ignition from the seed."""
+        generator = seeded(seed)
+        if self.land_seed is None:
+            land = self._make_land(seeded(int(generator.integers(2**31))))
+        else:
+            land = _land(json.dumps(to_mapping(self), sort_keys=True))
+        weather = self._make_weather(land, generator)
+        return Scenario(self, land, weather, self._ignitions(land, generator), seed)
+
+    def _make_land(self, generator: np.random.Generator) -> Land:
+        for name in self.maps:
+            if name not in _MAPS:
+                raise UsageError(f"there is no map 'maps.{name}'{nearest(name, _MAPS)}; known: {', '.join(_MAPS)}")
+        grids = {name: read_grid(file) for name, file in self.maps.items()}
+        shapes = {grid.values.shape for grid in grids.values()} or {tuple(self.shape)}
+        if len(shapes) > 1 or len(next(iter(shapes))) != 2:
+            raise UsageError(f"the maps must have rows and columns, all the same; they are {sorted(shapes)}")
+        shape = next(iter(shapes))
+        sizes = [grid.cell_size for grid in grids.values() if grid.cell_size]
+        given = {name: grid.values for name, grid in grids.items()}
+        size = sizes[0] if sizes else self.cell_size
+        elevation = given.get("elevation")
+        if elevation is None:
+            elevation = generate(TERRAINS, "terrain", self.terrain, shape, size, generator)
+        fuel = given["fuel"] if "fuel" in given else generate(FUELS, "fuel", self.fuel, elevation, generator)
+        assets = given["assets"] if "assets" in given else generate(ASSETS, "assets", self.assets, shape, generator)
+        canopy = fill(_Canopy, self.canopy, "canopy")
+        return Land(
+            cell_size=size,
+            elevation=np.asarray(elevation, np.float64),
+            fuel=fuel,
+            cover=given.get("cover", canopy.cover),
+            height=given.get("height", canopy.height),
+            crown_ratio=given.get("crown_ratio", canopy.crown_ratio),
+            assets=np.asarray(assets, np.float64),
+        )
+
+    def _make_weather(self, land: Land, generator: np.random.Generator) -> Weather:
+        own = dict(self.wind)
+        kind = str(own.pop("type", "constant"))
+        if kind not in WINDS:
+            raise UsageError(f"there is no wind of type {kind!r}{nearest(kind, WINDS)}; known: {', '.join(WINDS)}")
+        try:
+            changes, speed, direction = WINDS[kind](land, self.minutes, generator, **own)
+        except TypeError as error:
+            raise UsageError(f"wind of type {kind!r} does not take these settings: {error}") from error
+        wet = dict(self.moisture)
+        dry_slopes = float(wet.pop("dry_slopes", 0.0))
+        moisture = fill(_MoistureSettings, wet, "moisture")
+        return Weather(
+            changes, speed, direction, (with_moisture(Moisture(**vars(moisture)), land, dry_slopes=dry_slopes),)
+        )
+
+    def _ignitions(self, land: Land, generator: np.random.Generator) -> tuple[tuple[int, int], ...]:
+        own = dict(self.ignition)
+        kind = own.pop("type", "random")
+        if kind == "fixed":
+            cells = [(int(row), int(column)) for row, column in own.pop("cells", [])]
+            wrong = [cell for cell in cells if not (0 <= cell[0] < land.shape[0] and 0 <= cell[1] < land.shape[1])]
+            if wrong or not cells:
+                raise UsageError(f"ignition.cells is {cells}: rows and columns on the map of {land.shape} are wanted")
+            return tuple(cells)
+        if kind != "random":
+            raise UsageError(f"there is no ignition of type {kind!r}; known: random, fixed")
+        margin = int(float(own.pop("margin", 0.1)) * min(land.shape))
+        count = int(own.pop("count", 1))
+        if own:
+            raise UsageError(f"ignition of type 'random' does not take {sorted(own)}; known: count, margin")
+        inside = np.zeros(land.shape, np.bool_)
+        inside[margin : land.shape[0] - margin, margin : land.shape[1] - margin] = True
+        able = np.flatnonzero(inside & land.burnable)
+        if not able.size:
+            raise UsageError("nothing on this land can burn, so no fire can begin")
+        chosen = generator.choice(able, min(count, able.size), replace=False)
+        return tuple((int(cell) // land.shape[1], int(cell) % land.shape[1]) for cell in chosen)
+
+
+@dataclass(frozen=True)
+class _Canopy:
+    cover: float = 0.0
+    height: float = 10.0
+    crown_ratio: float = 0.5
+
+
+@dataclass(frozen=True)
+class _MoistureSettings:
+    dead_1h: float = 0.06
+    dead_10h: float = 0.07
+    dead_100h: float = 0.08
+    live_herb: float = 0.60
+    live_woody: float = 0.90
+
+
+@lru_cache(maxsize=16)
+def _land(settings: str) -> Land:
+    """The land that many scenarios share is made once."""
+    made = fill(ScenarioSettings, json.loads(settings))
+    return made._make_land(seeded(made.land_seed))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fire that is about to begin."""
+
+    settings: ScenarioSettings
+    land: Land
+    weather: Weather
+    ignitions: tuple[tuple[int, int], ...]
+    seed: int | None = None
+
+    @cached_property
+    def rates(self) -> SpreadRates:
+        return spread_rates(self.land, self.weather, wind_limit=self.settings.wind_limit)
+
+    @cached_property
+    def benchmark(self) -> BenchmarkFire:
+        """The fire that nobody fights."""
+        fires = Fires(1, self.land.shape)
+        fires.begin(0, self.rates, self.ignitions)
+        fires.advance(until=self.settings.minutes)
+        return BenchmarkFire(fires.arrival[0], self.rates.duration, self.land.assets)
+
+
+class BenchmarkFire:
+    """Arrival times of the fire without any line, and what had burned by any time."""
+
+    def __init__(self, arrival: Array, duration: Array, assets: Array) -> None:
+        self.arrival, self.duration = arrival, duration
+        order = np.argsort(arrival, axis=None)
+        burnt = np.isfinite(arrival.ravel()[order])
+        self._times = arrival.ravel()[order][burnt]
+        self._assets = np.concatenate([[0.0], np.cumsum(assets.ravel()[order][burnt])])
+        self.cells = int(burnt.sum())
+        self.assets = float(self._assets[-1])
+        self.end = float((arrival + duration)[np.isfinite(arrival)].max(initial=0.0))
+
+    def burnt(self, minute: float) -> int:
+        return int(np.searchsorted(self._times, minute, side="right"))
+
+    def assets_lost(self, minute: float) -> float:
+        return float(self._assets[self.burnt(minute)])
+
+    def tables(self, step_minutes: float, steps: int) -> tuple[Array, Array]:
+        """Cells burnt and assets lost after 0, 1, … ``steps`` steps."""
+        burnt = np.searchsorted(self._times, np.arange(steps + 1) * step_minutes, side="right")
+        return burnt, self._assets[burnt]
+
+
+@dataclass(frozen=True)
+class SetSettings:
+    """Which scenarios are used: how many, from which seeds, and what must be true of them."""
+
+    count: int = setting(0, "how many different scenarios; 0: a new one for every episode")
+    seed: int = setting(0, "where the seeds of the set begin")
+    split: str = setting("train", "train or eval: the two never share a scenario")
+    condition: str = setting("", "what must be true of the fire without agents, such as 50 < elapsed_steps < 150")
+    population: int = setting(1000, "how many are tried at most")
+
+
+class ScenarioSet:
+    """Scenarios of one kind by number; those of a counted set satisfy its condition and are kept on disk as seeds."""
+
+    def __init__(self, settings: ScenarioSettings, chosen: SetSettings, *, step_minutes: float = 1.0) -> None:
+        if chosen.split not in ("train", "eval"):
+            raise UsageError(f"scenarios.split is {chosen.split!r}; it is train or eval")
+        self.settings, self.chosen, self._step = settings, chosen, step_minutes
+        self._condition = condition(chosen.condition) if chosen.condition else None
+        self.make = lru_cache(maxsize=max(64, chosen.count))(settings.make)
+        self.seeds = self._find() if chosen.count else None
+
+    def scenario(self, number: int) -> Scenario:
+        """The scenario of a number drawn for an episode."""
+        if self.seeds is not None:
+            return self.make(int(self.seeds[number % len(self.seeds)]))
+        seed = self._seed(number)
+        if self._condition is None:
+            return self.make(seed)
+        for tried in range(self.chosen.population):
+            made = self.make(seed + 2 * tried)
+            if self._condition(facts(made, self._step)):
+                return made
+        raise UsageError(f"none of {self.chosen.population} scenarios satisfies {self.chosen.condition!r}")
+
+    def resampled(self, number: int) -> ScenarioSet:
+        """A set of the same kind from other seeds, the ``number``-th."""
+        further = self.chosen.seed + number * 2 * self.chosen.population
+        return ScenarioSet(self.settings, replace(self.chosen, seed=further), step_minutes=self._step)
+
+    def _seed(self, number: int) -> int:
+        # Even seeds are for training, odd ones for evaluation.
+        return 2 * (self.chosen.seed + number) + (self.chosen.split == "eval")
+
+    @property
+    def hash(self) -> str:
+        named = (self.settings.hash, to_mapping(self.chosen), self._step)
+        return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _find(self) -> Array:
+        if self._condition is None:
+            return np.array([self._seed(number) for number in range(self.chosen.count)])
+        file = cache_dir() / "wildfire" / f"{self.hash}.json"
+        try:
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            if len(kept) == self.chosen.count and all(isinstance(seed, int) for seed in kept):
+                return np.array(kept)
+        except (OSError, ValueError, TypeError):
+            pass  # not there, or damaged: it is found again
+        found: list[int] = []
+        for number in range(self.chosen.population):
+            seed = self._seed(number)
+            if self._condition(facts(self.settings.make(seed), self._step)):
+                found.append(seed)
+                if len(found) == self.chosen.count:
+                    break
+        if len(found) < self.chosen.count:
+            raise UsageError(
+                f"only {len(found)} of {self.chosen.population} scenarios satisfy {self.chosen.condition!r}, "
+                f"but {self.chosen.count} are wanted; loosen the condition or raise scenarios.population"
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(found), encoding="utf-8")
+        aside.replace(file)
+        return np.array(found)
+
+
+def facts(scenario: Scenario, step_minutes: float = 1.0) -> dict[str, float]:
+    """What a condition may ask about the fire without agents."""
+    fire = scenario.benchmark
+    edge = np.concatenate([fire.arrival[[0, -1]].ravel(), fire.arrival[:, [0, -1]].ravel()])
+    return {
+        "elapsed_steps": float(np.ceil(fire.end / step_minutes)),
+        "elapsed_minutes": fire.end,
+        "burned_cells": float(fire.cells),
+        "burned_area": fire.cells * scenario.land.cell_size**2 / 10_000,  # hectares
+        "burned_part": fire.cells / fire.arrival.size,
+        "assets_lost": fire.assets,
+        "reaches_edge": float(np.isfinite(edge).any()),
+    }
+
+
+_COMPARISONS: dict[type, Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_FACTS = (
+    "elapsed_steps", "elapsed_minutes", "burned_cells", "burned_area", "burned_part", "assets_lost", "reaches_edge",
+)  # fmt: skip
+
+
+def condition(text: str) -> Callable[[Mapping[str, float]], bool]:
+    """Comparisons of facts and numbers, joined by ``and``, ``or`` and ``not``; nothing else is run."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        raise UsageError(f"{text!r} is no condition; such as 50 < elapsed_steps < 150 is") from None
+
+    def value(node: ast.expr) -> Callable[[Mapping[str, float]], float]:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            number = float(node.value)
+            return lambda _: number
+        if isinstance(node, ast.Name):
+            name = node.id
+            if name not in _FACTS:
+                raise UsageError(f"{text!r} asks for {name!r}{nearest(name, _FACTS)}; known: {', '.join(_FACTS)}")
+            return lambda known: known[name]
+        raise UsageError(f"{text!r} is no condition: only names, numbers and comparisons may stand in it")
+
+    def truth(node: ast.expr) -> Callable[[Mapping[str, float]], bool]:
+        if isinstance(node, ast.BoolOp):
+            parts = [truth(one) for one in node.values]
+            joined = all if isinstance(node.op, ast.And) else any
+            return lambda known: joined(part(known) for part in parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = truth(node.operand)
+            return lambda known: not inner(known)
+        if isinstance(node, ast.Compare) and all(type(one) in _COMPARISONS for one in node.ops):
+            values = [value(one) for one in (node.left, *node.comparators)]
+            compares = [_COMPARISONS[type(one)] for one in node.ops]
+            return lambda known: all(
+                compare(values[i](known), values[i + 1](known)) for i, compare in enumerate(compares)
+            )
+        raise UsageError(f"{text!r} is no condition: only names, numbers and comparisons may stand in it")
+
+    return truth(tree)

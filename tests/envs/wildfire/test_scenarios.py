@@ -1,0 +1,120 @@
+"""Scenarios by seed, their benchmark fires, and sets chosen by a condition."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operant.envs.wildfire import ScenarioSet, ScenarioSettings
+from operant.envs.wildfire.grids import write_ascii_grid
+from operant.envs.wildfire.scenarios import SetSettings, condition, facts
+from operant.errors import UsageError
+from operant.settings import fill
+from operant.tracking.places import cache_dir
+
+
+def settings(**kwargs: Any) -> ScenarioSettings:
+    return fill(ScenarioSettings, {"shape": [20, 24], "minutes": 300, **kwargs})
+
+
+def seeds(chosen: ScenarioSet) -> list[int]:
+    assert chosen.seeds is not None
+    return [int(seed) for seed in chosen.seeds]
+
+
+def test_a_scenario_is_that_of_its_seed() -> None:
+    kind = settings(terrain={"type": "perlin"}, wind={"type": "gusts", "speed": [2, 8]})
+    one, same, other = kind.make(3), kind.make(3), kind.make(4)
+    assert one.ignitions == same.ignitions and (one.rates.rate == same.rates.rate).all()
+    assert one.land is other.land and not (one.rates.rate == other.rates.rate).all()
+    own = settings(terrain={"type": "perlin"}, land_seed=None)
+    assert not (own.make(3).land.elevation == own.make(4).land.elevation).all()
+    assert (own.make(3).land.elevation == own.make(3).land.elevation).all()
+
+
+def test_the_benchmark_fire_counts_what_burns() -> None:
+    made = settings(assets={"type": "houses", "count": 30}, ignition={"type": "fixed", "cells": [[10, 3]]}).make(0)
+    fire = made.benchmark
+    assert fire.burnt(0.0) == 1 and fire.burnt(1e9) == fire.cells == np.isfinite(fire.arrival).sum()
+    middle = float(np.median(fire.arrival[np.isfinite(fire.arrival)]))
+    assert fire.burnt(middle) == (fire.arrival <= middle).sum()
+    assert fire.assets_lost(middle) == made.land.assets[fire.arrival <= middle].sum()
+    assert facts(made)["elapsed_minutes"] == fire.end
+
+
+def test_maps_of_the_users(tmp_path: Path) -> None:
+    row, column = np.mgrid[:15, :18]
+    write_ascii_grid(tmp_path / "elevation.asc", row * 2.0, cell_size=25.0)
+    np.save(tmp_path / "fuel.npy", np.where(column > 12, 98, 121))
+    kind = settings(maps={"elevation": str(tmp_path / "elevation.asc"), "fuel": str(tmp_path / "fuel.npy")})
+    made = kind.make(1)
+    assert made.land.shape == (15, 18) and made.land.cell_size == 25.0
+    assert not np.isfinite(made.benchmark.arrival[:, 13:]).any()
+    before = kind.hash
+    np.save(tmp_path / "fuel.npy", np.full((15, 18), 121))
+    assert kind.hash != before
+    with pytest.raises(UsageError, match="elevation"):
+        settings(maps={"elevatoin": "x"}).make(0)
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ({"wind": {"type": "constnat"}}, "constant"),
+        ({"wind": {"speeed": 3}}, "speeed"),
+        ({"moisture": {"dead_1": 0.1}}, "dead_1h"),
+        ({"ignition": {"type": "fixed", "cells": [[99, 0]]}}, "99"),
+        ({"ignition": {"places": 3}}, "places"),
+        ({"fuel": {"type": "uniform", "model": "NB8"}}, "nothing on this land can burn"),
+    ],
+)
+def test_mistakes_are_told(group: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        settings(**group).make(0)
+
+
+def test_conditions() -> None:
+    known = {"elapsed_steps": 70.0, "burned_cells": 10.0, "reaches_edge": 0.0}
+    assert condition("50 < elapsed_steps < 150")(known)
+    assert not condition("elapsed_steps > 150 or burned_cells == 11")(known)
+    assert condition("not (reaches_edge == 1) and burned_cells >= 10")(known)
+    for text, message in (
+        ("elapsed_step < 3", "elapsed_steps"),
+        ("__import__('os') < 3", "no condition"),
+        ("elapsed_steps <", "no condition"),
+        ("elapsed_steps", "no condition"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            condition(text)
+
+
+def test_sets_satisfy_their_condition_and_never_meet() -> None:
+    kind = settings(wind={"type": "constant", "speed": [1, 9]})
+    chosen = {"count": 5, "condition": "150 < elapsed_steps < 250", "population": 60}
+    train = ScenarioSet(kind, fill(SetSettings, chosen))
+    for number in range(5):
+        assert 150 < facts(train.scenario(number))["elapsed_steps"] < 250
+    assert train.scenario(0) is train.scenario(5)
+    other = ScenarioSet(kind, fill(SetSettings, {**chosen, "split": "eval"}))
+    assert not set(seeds(train)) & set(seeds(other))
+    again = train.resampled(1)
+    assert not set(seeds(train)) & set(seeds(again))
+    files = list((cache_dir() / "wildfire").glob("*.json"))
+    assert len(files) == 3
+    for file in files:
+        file.write_text(json.dumps(list(range(5))))
+    assert seeds(ScenarioSet(kind, fill(SetSettings, chosen))) == [0, 1, 2, 3, 4]
+    for file in files:
+        file.write_text("[1, ")
+    assert seeds(ScenarioSet(kind, fill(SetSettings, chosen))) == seeds(train)
+    with pytest.raises(UsageError, match="only 0 of 60"):
+        ScenarioSet(kind, fill(SetSettings, {**chosen, "condition": "elapsed_steps < 0"}))
+
+
+def test_without_a_count_every_number_is_another_scenario() -> None:
+    drawn = ScenarioSet(settings(), SetSettings(condition="elapsed_steps > 1"))
+    assert len({drawn.scenario(number).ignitions for number in range(8)}) > 4
