@@ -34,4 +34,4 @@ def test_every_hop_is_there() -> None:
 
 def test_every_file_that_is_named_is_there() -> None:
     for file in re.findall(r"`((?:\w+/)+\w+\.(?:py|js))`", TEXT):
-        assert (SOURCE / file).is_file() or (SOURCE / "web" / file).is_file(), file
+        assert (SOURCE / file).is_file(), file
