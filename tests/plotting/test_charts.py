@@ -22,6 +22,7 @@ from operant.plotting.charts import (
     Points,
     Spans,
     nice_ticks,
+    short,
     thin,
 )
 from operant.plotting.drawing import Boxes, Dots, Polygon, Polyline, Text, draw_chart, draw_figure
