@@ -42,7 +42,11 @@ def main() -> None:
     os.chdir(folder / "search")
     run("operant", "search", "--task", "mnist", "search_config.yaml")
     run("operant", "show", "--task", "mnist")
-    say(f"Done. Look around: cd {folder} && operant runs, or on the page: operant ui")
+    say("Done. Three to type next")
+    print(f"cd {folder} && source {Path(sys.executable).parent / 'activate'}    # once: puts `operant` on the PATH")
+    print("operant ui                                    the page: the runs and the search above")
+    print("operant train pendulum-ppo --seeds 0..2       another task, three seeds; `operant train --list` has more")
+    print("operant train --eject cartpole-ppo            a preset as a file of yours, to change it")
 
 
 if __name__ == "__main__":

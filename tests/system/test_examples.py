@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from tests.machine import patience
 
 from operant import Run
+from operant.cli._dispatch import command_module
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -38,6 +40,14 @@ def test_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     out = run_example("demo.py")
     assert "hill-climb" in out and "tensorboard --logdir" in out
+    told = out.partition("Three to type next")[2]
+    commands = [line for line in told.splitlines() if line.startswith("operant ")]
+    assert len(commands) == 3
+    for line in commands:  # each is understood as it stands
+        words = line.partition("  ")[0].split()[1:]
+        parsed = argparse.ArgumentParser()
+        command_module(words[0]).configure(parsed)
+        parsed.parse_args(words[1:])
 
 
 def test_the_readme_shows_the_example_as_it_is() -> None:
