@@ -104,13 +104,13 @@ def _device(plan: Plan) -> tuple[str, str]:
     launch = plan.launch
     if "device" in plan.model:
         raise UsageError("frame_config.model.device stands at the top of a config: device")
+    replay_device = str(plan.parts.get("replay_device") or "cpu")
+    check_device_name(replay_device)
     if launch.device is not None:
         check_device_name(launch.device)
         return launch.device, ""
     numbers = asked_gpus(launch.gpus)
     if not numbers:
-        replay_device = str(plan.parts.get("replay_device") or "cpu")
-        check_device_name(replay_device)
         return replay_device, ""
     if not torch.cuda.is_available():
         return "cpu", f"gpus is {launch.gpus!r}, but this machine has no GPU: training on the CPU"
