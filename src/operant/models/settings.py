@@ -28,7 +28,7 @@ class ModelSettings:
     )
     state_noise: bool = setting(
         False,
-        "continuous actions: noise by a random function of the last hidden layer, smoother than a new one each step (gSDE)",
+        "continuous actions: noise by a random function of the last hidden layer, smoother than new noise (gSDE)",
     )
     state_noise_steps: int = setting(
         0, "steps after which that function is drawn anew, 0: with each rollout; more: smoother, more consistent noise"
