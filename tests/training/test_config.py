@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
+from operant.algorithms import find_algorithm
 from operant.errors import UsageError
+from operant.models import ModelSettings
+from operant.settings import describe
 from operant.training import TrainConfig, list_presets, load_config
+from operant.training.config import CheckpointSettings, EnvSettings, EvaluationSettings, LogSettings
 from operant.training.dialects import from_di_engine, to_di_engine
 from operant.training.seeds import parse_seeds
 from operant.training.statistics import interval, iqm
@@ -205,3 +210,20 @@ def test_seeds_and_their_figure():
     middle, low, high = interval([10, 11, 12, 13, 14])
     assert low <= middle <= high
     assert low < high
+
+
+EFFECT = re.compile("larger|smaller|more|fewer")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *(find_algorithm(name)[1] for name in ("a2c", "dqn", "ppo")),
+        *(ModelSettings, EnvSettings, EvaluationSettings, CheckpointSettings, LogSettings),
+    ],
+    ids=lambda one: one.__name__,
+)
+def test_settings_say_what_changing_them_does(settings):
+    for name, default, help in describe(settings):
+        if isinstance(default, (int, float)) and not isinstance(default, bool) and name != "seed":
+            assert EFFECT.search(help), f"{name}: {help!r} says what it is, not what a larger or smaller one does"
