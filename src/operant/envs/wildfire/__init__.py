@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operant.envs.wildfire.envs import Wildfire, WildfireVector
 from operant.envs.wildfire.land import Land
 from operant.envs.wildfire.physics import Fires, Moisture, SpreadRates, fuel_number, fuel_table
 from operant.envs.wildfire.scenarios import Scenario, ScenarioSet, ScenarioSettings
 from operant.envs.wildfire.weather import Weather, spread_rates
+from operant.envs.wildfire.world import WildfireSettings
 
 __all__ = [
     "Fires",
@@ -16,6 +18,9 @@ __all__ = [
     "ScenarioSettings",
     "SpreadRates",
     "Weather",
+    "Wildfire",
+    "WildfireSettings",
+    "WildfireVector",
     "fuel_number",
     "fuel_table",
     "spread_rates",

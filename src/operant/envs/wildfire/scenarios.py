@@ -205,6 +205,11 @@ class BenchmarkFire:
     def assets_lost(self, minute: float) -> float:
         return float(self._assets[self.burnt(minute)])
 
+    def tables(self, step_minutes: float, steps: int) -> tuple[Array, Array]:
+        """Cells burnt and assets lost after 0, 1, … ``steps`` steps."""
+        burnt = np.searchsorted(self._times, np.arange(steps + 1) * step_minutes, side="right")
+        return burnt, self._assets[burnt]
+
 
 @dataclass(frozen=True)
 class SetSettings:

@@ -13,7 +13,7 @@ from numba import njit
 
 from operant.envs.vector import Array
 
-__all__ = ["advance", "recompute"]
+__all__ = ["advance", "revise", "survey"]
 
 _OFFSET, _FOLLOWING, _PRECEDING, _CELLS, _CORNERS, _FIRST = range(6)  # columns of Stencil.whole
 _ROWS, _COLUMNS, _LENGTH, _RING, _START, _STEP_ROW, _STEP_COLUMN, _WEIGHTS = range(8)  # and of Stencil.real
@@ -247,15 +247,14 @@ def _advance_one(
 @_compile
 def advance(
     time: Array, fields: Array, changes: Array, box: Array, width: int, since: Array, until: Array, upcoming: Array,
-    whole: Array, real: Array,
+    heap: Array, place: Array, whole: Array, real: Array,
 ) -> None:  # fmt: skip
     """Let each fire n burn from ``since[n]`` to ``until[n]``; ``upcoming[n]`` is then when its next cell will burn.
 
     ``time`` [N, cells] holds when each cell burns: for good up to ``since``, after it as far as is known by then.
     ``fields`` [N, K, cells, 3] is slowness and drift from the time ``changes[n, k]`` on; ``box`` [N, 4] holds rows and
-    columns outside of which nothing is known to burn.
+    columns outside of which nothing is known to burn. ``heap`` and ``place`` [cells] are for use here; ``place`` is -1.
     """
-    heap, place = np.empty(time.shape[1], np.int64), np.full(time.shape[1], -1, np.int64)
     for n in range(time.shape[0]):
         if since[n] < until[n]:
             weathers = 1
@@ -267,21 +266,59 @@ def advance(
 
 
 @_compile
-def recompute(time: Array, fields: Array, changes: Array, cells: Array, now: float, whole: Array, real: Array) -> None:
-    """Find anew when ``cells`` of one fire, which do not burn ``now``, will be reached from those that do."""
-    weathers = 1
-    while weathers < changes.size and changes[weathers] < np.inf:
-        weathers += 1
-    changes = changes[:weathers]
-    for cell in cells:
-        best = np.inf
-        if fields[0, cell, 0] != np.inf:
-            for i in range(whole.shape[0]):
-                first = time[cell + whole[i, _OFFSET]]
-                if first > now:
-                    continue
-                best = min(best, _by_way(fields, changes, cell, i, first, whole, real))
-                second = time[cell + whole[whole[i, _FOLLOWING], _OFFSET]]
-                if second <= now:
-                    best = min(best, _by_facet(fields, changes, cell, i, first, second, whole, real))
-        time[cell] = best
+def _reach_cell(time: Array, fields: Array, changes: Array, cell: int, now: float, whole: Array, real: Array) -> float:
+    """When a cell that does not burn ``now`` will be reached from those that do."""
+    best = np.inf
+    if fields[0, cell, 0] == np.inf:
+        return best
+    for i in range(whole.shape[0]):
+        first = time[cell + whole[i, _OFFSET]]
+        if first > now:
+            continue
+        best = min(best, _by_way(fields, changes, cell, i, first, whole, real))
+        second = time[cell + whole[whole[i, _FOLLOWING], _OFFSET]]
+        if second <= now:
+            best = min(best, _by_facet(fields, changes, cell, i, first, second, whole, real))
+    return best
+
+
+@_compile
+def revise(
+    time: Array, fields: Array, changes: Array, width: int, clock: Array, fires: Array, cells: Array,
+    whole: Array, real: Array,
+) -> None:  # fmt: skip
+    """After the fields of ``cells`` of ``fires`` have changed: find anew when those around them will burn."""
+    radius = int(real[-1, _RING])
+    for j in range(fires.size):
+        n = fires[j]
+        weathers = 1
+        while weathers < changes.shape[1] and changes[n, weathers] < np.inf:
+            weathers += 1
+        for row in range(-radius, radius + 1):
+            for column in range(-radius, radius + 1):
+                cell = cells[j] + row * width + column
+                if clock[n] < time[n, cell] < np.inf:
+                    time[n, cell] = _reach_cell(time[n], fields[n], changes[n, :weathers], cell, clock[n], whole, real)
+
+
+@_compile
+def survey(
+    time: Array, duration: Array, assets: Array, clock: Array, box: Array, width: int, margin: int,
+    status: Array, counts: Array, lost: Array,
+) -> None:  # fmt: skip
+    """Write 1 where each fire burns and 2 where it burned into ``status`` [N, H, W]; count both, and what is lost."""
+    for n in range(time.shape[0]):
+        burning, burnt, value = 0, 0, 0.0
+        for row in range(max(box[n, 0], margin), min(box[n, 1], margin + status.shape[1])):
+            for column in range(max(box[n, 2], margin), min(box[n, 3], margin + status.shape[2])):
+                then = time[n, row * width + column]
+                if then <= clock[n]:
+                    r, c = row - margin, column - margin
+                    burnt += 1
+                    value += assets[n, r, c]
+                    if then + duration[n, r, c] > clock[n]:
+                        burning += 1
+                        status[n, r, c] = 1
+                    else:
+                        status[n, r, c] = 2
+        counts[n, 0], counts[n, 1], lost[n] = burning, burnt, value

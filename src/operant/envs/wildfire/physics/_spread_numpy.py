@@ -11,7 +11,7 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.envs.wildfire.physics._stencil import Stencil
 
-__all__ = ["advance", "recompute"]
+__all__ = ["advance", "revise", "survey"]
 
 
 def advance(
@@ -41,21 +41,41 @@ def advance(
     upcoming[going] = later[going]
 
 
-def recompute(time: Array, fields: Array, changes: Array, cells: Array, now: float, stencil: Stencil) -> None:
-    """As `_spread_numba.recompute`."""
-    time[cells] = np.inf
-    cells = cells[fields[0, cells, 0] != np.inf]
-    cell, i = (array.ravel() for array in np.meshgrid(cells, np.arange(stencil.offset.size), indexing="ij"))
-    burning = time[cell + stencil.offset[i]] <= now
-    cell, i = cell[burning], i[burning]
-    n, fields, changes = np.zeros(cell.size, np.int64), fields[None], changes[None]
-    first = time[cell + stencil.offset[i]]
+def revise(
+    time: Array, fields: Array, changes: Array, width: int, clock: Array, fires: Array, cells: Array, stencil: Stencil
+) -> None:
+    """As `_spread_numba.revise`."""
+    reach = np.arange(-stencil.radius, stencil.radius + 1)
+    flat = (fires[:, None] * time.shape[1] + cells[:, None] + (reach[:, None] * width + reach).ravel()).ravel()
+    n, cell = np.divmod(np.unique(flat), time.shape[1])
+    stale = (time[n, cell] > clock[n]) & (time[n, cell] < np.inf)
+    n, cell = n[stale], cell[stale]
+    time[n, cell] = np.inf
+    open_to_fire = fields[n, 0, cell, 0] != np.inf
+    n, cell = n[open_to_fire], cell[open_to_fire]
+    which, i = (time[n[:, None], cell[:, None] + stencil.offset] <= clock[n][:, None]).nonzero()
+    n, cell = n[which], cell[which]
+    first = time[n, cell + stencil.offset[i]]
     best = _by_way(fields, changes, n, cell, i, first, stencil)
-    second = time[cell + stencil.offset[stencil.following[i]]]
-    (both,) = (second <= now).nonzero()
+    second = time[n, cell + stencil.offset[stencil.following[i]]]
+    (both,) = (second <= clock[n]).nonzero()
     facet = _by_facet(fields, changes, n[both], cell[both], i[both], first[both], second[both], stencil)
     best[both] = np.minimum(best[both], facet)
-    np.minimum.at(time, cell, best)
+    np.minimum.at(time.ravel(), n * time.shape[1] + cell, best)
+
+
+def survey(
+    time: Array, duration: Array, assets: Array, clock: Array, box: Array, width: int, margin: int,
+    status: Array, counts: Array, lost: Array,
+) -> None:  # fmt: skip
+    """As `_spread_numba.survey`."""
+    then = time.reshape(len(time), -1, width)[:, margin:-margin, margin:-margin]
+    burnt = then <= clock[:, None, None]
+    burning = burnt & (then + duration > clock[:, None, None])
+    status[burnt] = 2
+    status[burning] = 1
+    counts[:, 0], counts[:, 1] = burning.sum((1, 2)), burnt.sum((1, 2))
+    lost[:] = (assets * burnt).sum((1, 2))
 
 
 def _common(box: Array, going: Array) -> tuple[int, int, int, int]:

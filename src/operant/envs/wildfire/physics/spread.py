@@ -81,6 +81,7 @@ class Fires:
             raise UsageError("jit=True needs numba: pip install 'operant[jit]'")
         self._packed = self._stencil.packed()
         cells = height * self._width
+        self._scratch = (np.empty(cells, np.int64), np.full(cells, -1, np.int64))
         self._time = np.full((count, cells), np.inf)
         self._fields = np.full((count, 1, cells, 3), np.inf)
         self._changes = np.zeros((count, 1))
@@ -185,63 +186,71 @@ class Fires:
             box[:] = (min(box[0], r), max(box[1], r + 1), min(box[2], c), max(box[3], c + 1))
             self._upcoming[n] = min(self._upcoming[n], when)
 
-    def slow(self, n: int, rows: Any, columns: Any, factor: float) -> Array:
-        """Lay a line: in these cells fire n keeps ``factor`` of its rate, none at 0. Returns which were still unburnt.
+    def slow(self, n: Any, rows: Any, columns: Any, factor: float) -> Array:
+        """Lay lines: in these cells fire n keeps ``factor`` of its rate, none at 0. Returns which were still unburnt.
 
-        A line counts from now on, in the whole cell. It never makes a cell faster than it already is.
+        ``n`` is one fire, or one for each cell. A line counts from now on, in the whole cell; it never makes a cell
+        faster than it already is.
         """
         rows, columns = np.atleast_1d(rows), np.atleast_1d(columns)
-        flat = self._flat(rows, columns)
-        unburnt = self._time[n, flat] > self.clock[n]
+        n = np.broadcast_to(n, rows.shape)
+        unburnt = self._time[n, self._flat(rows, columns)] > self.clock[n]
         slower = unburnt & (factor < self._factor[n, rows, columns])
         if slower.any():
-            self._set_factor(n, rows[slower], columns[slower], factor)
-            self._revise(n, flat[slower])
+            n, rows, columns = n[slower], rows[slower], columns[slower]
+            self._set_factor(n, rows, columns, factor)
+            flat = self._flat(rows, columns)
+            arguments = (self._time, self._fields, self._changes, self._width, self.clock, n, flat)
+            if self._compiled is None:
+                _spread_numpy.revise(*arguments, self._stencil)
+            else:
+                self._compiled.revise(*arguments, *self._packed)
+            self._keep_ignitions(n)
         return np.asarray(unburnt)
 
-    def _set_factor(self, n: int, rows: Array, columns: Array, factor: float) -> None:
-        rates = self._rates[n]
-        assert rates is not None
+    def _set_factor(self, n: Array, rows: Array, columns: Array, factor: float) -> None:
         self._factor[n, rows, columns] = factor
-        flat, weathers = self._flat(rows, columns), len(rates.changes)
-        if factor:
-            self._fields[n, :weathers, flat] = rates.slowness[:, rows, columns].swapaxes(0, 1) * (1.0 / factor)
-        else:
+        flat = self._flat(rows, columns)
+        if not factor:
             self._fields[n, :, flat] = (np.inf, 0.0, 0.0)
+            return
+        for fire in np.unique(n):
+            rates, here = self._rates[fire], n == fire
+            assert rates is not None
+            slower = rates.slowness[:, rows[here], columns[here]].swapaxes(0, 1) * (1.0 / factor)
+            self._fields[fire, : len(rates.changes), flat[here]] = slower
 
-    def _revise(self, n: int, flat: Array) -> None:
-        """Forget when the cells around those that changed will burn, and find it anew."""
-        reach = np.arange(-self._margin, self._margin + 1)
-        around = (flat[:, None] + (reach[:, None] * self._width + reach).ravel()).ravel()
-        times = self._time[n, around]
-        cells = around[(times > self.clock[n]) & (times < np.inf)]
-        if cells.size:
-            cells = np.unique(cells)
-            arguments = (self._time[n], self._fields[n], self._changes[n], cells, float(self.clock[n]))
-            if self._compiled is None:
-                _spread_numpy.recompute(*arguments, self._stencil)
-            else:
-                self._compiled.recompute(*arguments, *self._packed)
+    def _keep_ignitions(self, fires: Array) -> None:
+        """What is to be set on fire does not depend on its neighbours."""
+        for n in set(fires.tolist()):
             for cell, when in self._ignitions[n].items():
-                if self._fields[n, 0, cell, 0] != np.inf:
+                if when > self.clock[n] and self._fields[n, 0, cell, 0] != np.inf:
                     self._time[n, cell] = min(self._time[n, cell], when)
+
+    def survey(self, status: Array, assets: Array) -> tuple[Array, Array, Array]:
+        """Write 1 into ``status`` [N, H, W] where it burns and 2 where it has; other cells keep what is there.
+
+        Returns, for each fire, how many cells burn, how many have begun to, and the sum of ``assets`` [N, H, W] there.
+        """
+        counts, lost = np.empty((self.count, 2), np.int64), np.empty(self.count)
+        module: Any = self._compiled or _spread_numpy
+        module.survey(
+            self._time, self.duration, assets, self.clock, self._box, self._width, self._margin, status, counts, lost
+        )
+        return counts[:, 0], counts[:, 1], lost
 
     def advance(self, minutes: Any = 1.0, *, until: Any = None) -> None:
         """Let all fires burn on, for ``minutes`` (one number, or one for each) or ``until`` a time."""
-        goal = (
-            self.clock + minutes if until is None else np.broadcast_to(np.asarray(until, np.float64), self.clock.shape)
-        )
+        goal = np.empty(self.count)
+        goal[:] = self.clock + minutes if until is None else until
         if (goal < self.clock).any():
             raise UsageError(f"fires cannot burn backwards, from minute {self.clock.max():g} to {goal.min():g}")
-        arguments = (
-            self._time, self._fields, self._changes, self._box, self._width,
-            self.clock, np.ascontiguousarray(goal), self._upcoming,
-        )  # fmt: skip
+        arguments = (self._time, self._fields, self._changes, self._box, self._width, self.clock, goal, self._upcoming)
         if self._compiled is None:
             _spread_numpy.advance(*arguments, self._stencil)
         else:
-            self._compiled.advance(*arguments, *self._packed)
-        self.clock = np.array(goal)
+            self._compiled.advance(*arguments, *self._scratch, *self._packed)
+        self.clock = goal
 
     def save_state(self) -> dict[str, Any]:
         """What changes as fires burn. Their rates are not in it: ``load_state`` wants them again."""
@@ -265,7 +274,7 @@ class Fires:
             for factor in np.unique(state["factor"][n]):
                 if factor < 1:
                     rows, columns = (state["factor"][n] == factor).nonzero()
-                    self._set_factor(n, rows, columns, factor)
+                    self._set_factor(np.full(rows.shape, n), rows, columns, factor)
         self._time[...], self._box[...] = state["time"], state["box"]
         self._factor[...], self._upcoming[...] = state["factor"], state["upcoming"]
         self.clock = state["clock"].copy()
