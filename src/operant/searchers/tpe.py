@@ -113,7 +113,7 @@ class TpeSearcher(BaseSearcher):
         place = int(rng.integers(len(good) + 1))
         if rng.random() < EXPLORATION or place == len(good):
             return branches.random_key(rng)
-        return self._keys[good[place]]
+        return self._keys[int(good[place])]
 
     def _good(self, rows: np.ndarray) -> np.ndarray:
         """The best of some rows."""
