@@ -34,6 +34,7 @@ COMMANDS = {
     "top": "top",
     "plot": "plot",
     "replay": "replay",
+    "bench": "bench",
 }
 
 
