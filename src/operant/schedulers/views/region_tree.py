@@ -16,8 +16,8 @@ __all__ = ["region_tree"]
 def region_tree(folder: Path) -> str:
     """Regions, counts, means and bounds as text, with a star on the path of the newest proposal."""
     state, _ = read_state(folder)
-    config = state.opened.get("config")
-    searcher_config = config.get("searcher") if isinstance(config, dict) else None
+    config = state.opened.get("config") or {}
+    searcher_config = config.get("searcher")
     # A journal is data: it may say how the built-in searcher was set up, but name no other class.
     if not isinstance(searcher_config, dict) or searcher_config.get("type") != "LamctsSearcher":
         raise UsageError(f"the search {folder.name!r} has no tree: its searcher is not LamctsSearcher")
