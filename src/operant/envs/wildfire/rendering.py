@@ -18,7 +18,7 @@ from operant.errors import MissingExtraError
 if TYPE_CHECKING:
     from operant.envs.wildfire.world import World
 
-__all__ = ["draw_frame", "picture", "save_gif", "side_by_side"]
+__all__ = ["draw_frame", "mean_wind", "picture", "save_gif", "side_by_side"]
 
 _FAMILIES = {  # the first two letters of a model's code
     "GR": (214, 205, 130), "GS": (190, 190, 110), "SH": (150, 160, 90), "TU": (104, 140, 84), "TL": (82, 118, 74),
@@ -41,7 +41,7 @@ def draw_frame(world: World, index: int = 0, *, size: int = 512) -> Array:
         world.status[index],
         intensity=scenario.rates.intensity[min(weather, len(scenario.rates.intensity) - 1)],
         agents=[(int(row), int(column)) for row, column in world.position[index]],
-        wind=_mean_wind(scenario.weather.wind_speed[weather], scenario.weather.wind_direction[weather]),
+        wind=mean_wind(scenario.weather.wind_speed[weather], scenario.weather.wind_direction[weather]),
         minutes=clock,
         size=size,
     )
@@ -87,7 +87,8 @@ def _pillow() -> tuple[Any, Any]:
     return Image, ImageDraw
 
 
-def _mean_wind(speed: Any, direction: Any) -> tuple[float, float]:
+def mean_wind(speed: Any, direction: Any) -> tuple[float, float]:
+    """Of a map of winds: m/s, and the degrees it comes from."""
     angle = np.radians(np.asarray(direction))
     east, north = float(np.mean(speed * np.sin(angle))), float(np.mean(speed * np.cos(angle)))
     return math.hypot(east, north), math.degrees(math.atan2(east, north)) % 360
