@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from operant import Run, SummaryWriter
 from operant.errors import UsageError
-from operant.tracking.exchange.compact import compact_run
+from operant.tracking.exchange.compaction import compact_run
 from operant.tracking.format.blocks import decode_blocks, decode_records
 from operant.tracking.journal.inbox import post_message
 from operant.tracking.places import find_root

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operant import Run, SummaryWriter
-from operant.tracking.exchange.compact import compact_run
+from operant.tracking.exchange.compaction import compact_run
 from operant.tracking.format.blocks import Block
 from operant.tracking.journal import post_message
 from operant.tracking.places import find_root

@@ -19,8 +19,9 @@ __all__ = ["BaseAlgorithm", "count_rows", "refuse_epsilon"]
 
 
 class BaseAlgorithm:
-    """An algorithm in the making: a subclass names its `Settings` and writes `data_spec`, `actor`, `learn`,
-    `state_dict` and `load_state_dict`; without a network also `weights` and `load_weights`."""
+    """An algorithm in the making: a subclass names its `Settings` and writes `data_spec`, `actor` and `learn`;
+    without a `network` also `weights` and `load_weights`, and with state beside weights, optimizer and progress also
+    `state_dict` and `load_state_dict`."""
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
@@ -110,6 +111,16 @@ class BaseAlgorithm:
         import torch
 
         self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"weights": self.weights(), "progress": self.progress}
+        return state if self.optimizer is None else {**state, "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.load_weights(state["weights"])
+        self.progress = float(state["progress"])
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
 
 
 def count_rows(obs: Any) -> int:

@@ -12,7 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from operant.errors import UsageError
-    from operant.tracking.exchange.compact import compact_run
+    from operant.tracking.exchange.compaction import compact_run
     from operant.tracking.places import check_run_id, find_root, resolve_run_dir
     from operant.tracking.reading.index import Index
 

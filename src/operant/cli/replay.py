@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.analysis.replay import read_recording, replay
+    from operant.schedulers.analysis.assessor_replay import read_recording, replay
     from operant.schedulers.views.overview import find_search
     from operant.tracking.places import find_root
 
@@ -62,7 +62,7 @@ def _parse(words: list[str], shared: list[str]) -> list[tuple[str, dict[str, Any
     """Each assessor with its own options and those of the shared ones that it takes."""
     from operant.assessors import ASSESSORS
     from operant.registry import accepted_arguments
-    from operant.schedulers.analysis.replay import find_assessor
+    from operant.schedulers.analysis.assessor_replay import find_assessor
 
     for_all = dict(_option(one) for one in shared)
     found, used = [], set()

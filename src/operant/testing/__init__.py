@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from operant._lazy import load_when_used
 
 if TYPE_CHECKING:
+    from operant.testing.algorithms import AlgorithmContract
     from operant.testing.assessors import AssessorContract
     from operant.testing.environments import EnvironmentContract
     from operant.testing.searchers import SearcherContract
 
-# Each needs what its kind needs: environments gymnasium, searchers nothing of it.
+# Each needs what its kind needs: algorithms torch, environments gymnasium, searchers nothing of it.
 _HOMES = {
+    "AlgorithmContract": ".algorithms",
     "AssessorContract": ".assessors",
     "EnvironmentContract": ".environments",
     "SearcherContract": ".searchers",
 }
 
-__all__ = ["AssessorContract", "EnvironmentContract", "SearcherContract"]
+__all__ = ["AlgorithmContract", "AssessorContract", "EnvironmentContract", "SearcherContract"]
 
 __getattr__ = load_when_used(__name__, _HOMES)

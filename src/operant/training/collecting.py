@@ -12,10 +12,11 @@ from operant.algorithms.contracts import Actor, Algorithm, Array, PopulationAlgo
 from operant.data import tree_map
 from operant.data.batches import finals, replace_rows, split_episodes, take_rows
 from operant.envs.vector import Step, VectorEnv
+from operant.errors import UsageError
 from operant.models.observations import MASK_KEY
 from operant.training.normalizing import Normalizer
 
-__all__ = ["Collector", "EpisodeLog", "Rollout", "allowed_actions", "initial_state"]
+__all__ = ["Collector", "EpisodeLog", "Rollout", "allowed_actions", "initial_state", "only"]
 
 Keep = Callable[[int, Any, Any, Array, Array, Step, Any, Any, dict[str, Any]], None]
 """Called for each step with its number, obs, mask, action, reward, the step as the environment gave it, the observation
@@ -270,6 +271,14 @@ class Collector:
             self._state = state["state"]
 
 
+def only(batch: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a batch that an algorithm asks for."""
+    missing = [name for name in fields if name not in batch]
+    if missing:
+        raise UsageError(f"the algorithm's DataSpec asks for {', '.join(missing)}, which its actor does not give")
+    return {name: batch[name] for name in fields}
+
+
 class Rollout:
     """Arrays [T, N, …] that one rollout after the other fills; their keys are the fields the algorithm asks for."""
 
@@ -299,7 +308,7 @@ class Rollout:
             **finals(self._final_obs, self._final_at),
             **self._arrays,
         }
-        return {name: batch[name] for name in self._fields}
+        return only(batch, self._fields)
 
     def _keep(
         self,

@@ -16,7 +16,7 @@ from operant.algorithms.errors import DivergedError, explain_divergence
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch
 from operant.errors import UsageError
-from operant.training.collecting import Collector, Rollout
+from operant.training.collecting import Collector, Rollout, only
 
 __all__ = ["SOURCES", "Source", "learn_from_replay", "make_replay", "make_source"]
 
@@ -48,8 +48,7 @@ class Source:
         if self._rollout is not None:
             return self._rollout.collect()
         if self.spec.unit == "episode":
-            whole = episode_batch(self.collector.whole_episodes(self.spec.count))
-            return {name: whole[name] for name in self.spec.fields}
+            return only(episode_batch(self.collector.whole_episodes(self.spec.count)), self.spec.fields)
         candidates = cast(PopulationAlgorithm, self.algorithm).candidates(self.spec.count, self.collector.rng)
         return {"candidate": candidates, "return": self.collector.candidate_returns(candidates)}
 

@@ -17,9 +17,9 @@ from operant.tracking.format.blocks import valid_text
 from operant.tracking.reading.filters import FilterError
 
 if TYPE_CHECKING:
-    from operant.web.desk import Desk
+    from operant.web.app_state import AppState
 
-__all__ = ["Ask", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
+__all__ = ["ApiRequest", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
 
 MAX_BODY = 1 << 20
 
@@ -40,7 +40,7 @@ _STATUS = {NotFound: 404, Conflict: 409, TooLarge: 413}
 
 
 @dataclass
-class Ask:
+class ApiRequest:
     """What a request asks for."""
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -87,10 +87,10 @@ class Ask:
         return found
 
 
-Function = Callable[["Desk", Ask], Any]
+Function = Callable[["AppState", ApiRequest], Any]
 
 
-def endpoint(desk: Desk, function: Function) -> Callable[[Request], Any]:
+def endpoint(app: AppState, function: Function) -> Callable[[Request], Any]:
     """A route's handler: reads the body, runs the function in a thread, and turns what it gives into an answer."""
 
     async def handle(request: Request) -> Response:
@@ -100,15 +100,15 @@ def endpoint(desk: Desk, function: Function) -> Callable[[Request], Any]:
             return answer({"error": "the connection ended early"}, 400)
         except UsageError as error:
             return answer({"error": str(error)}, _status(error))
-        asked = Ask(request.path_params, dict(request.query_params), body)
-        return await run_in_threadpool(_run, function, desk, asked)
+        asked = ApiRequest(request.path_params, dict(request.query_params), body)
+        return await run_in_threadpool(_run, function, app, asked)
 
     return handle
 
 
-def _run(function: Function, desk: Desk, asked: Ask) -> Response:
+def _run(function: Function, app: AppState, asked: ApiRequest) -> Response:
     try:
-        found = function(desk, asked)
+        found = function(app, asked)
     except FilterError as error:
         return answer({"error": str(error), "position": error.position}, 400)
     except UsageError as error:

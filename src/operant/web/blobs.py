@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from operant.tracking.format.blobs import BLOB_NAME, blob_path
-from operant.web.answers import Ask, NotFound
-from operant.web.desk import Desk
+from operant.web.answers import ApiRequest, NotFound
+from operant.web.app_state import AppState
 
 __all__ = ["blob", "read_blob"]
 
@@ -29,11 +29,11 @@ _AS_TEXT = {".txt", ".log", ".json", ".yaml", ".yml", ".toml", ".csv", ".md", ".
 _SANDBOX = "default-src 'none'; sandbox"
 
 
-def blob(desk: Desk, ask: Ask) -> Any:
+def blob(app: AppState, request: ApiRequest) -> Any:
     from starlette.responses import FileResponse
 
-    opened = desk.runs.open(ask.text("id"))
-    name = ask.text("name")
+    opened = app.runs.open(request.text("id"))
+    name = request.text("name")
     with opened.lock:
         opened.refresh()
         listed = _listed(opened.run)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from operant.errors import UsageError
 from operant.tracking.reading.points import Points
 from operant.tracking.reading.pyramid import Pyramid
-from operant.web.answers import Ask, NotFound, TooLarge
+from operant.web.answers import ApiRequest, NotFound, TooLarge
+from operant.web.app_state import AppState
+from operant.web.cache import OpenRun
 from operant.web.cursors import Cursor
-from operant.web.desk import Desk
-from operant.web.shelf import OpenRun
 
 __all__ = ["charts", "encode_series"]
 
@@ -30,23 +30,23 @@ AXES = ("step", "wall", "relative")
 Floats = NDArray[np.float64]
 
 
-def charts(desk: Desk, ask: Ask) -> Any:
+def charts(app: AppState, request: ApiRequest) -> Any:
     """`POST /api/charts`: at most ``buckets`` buckets of each tag of each run, or of each group of runs."""
     from starlette.responses import Response
 
-    runs = list(dict.fromkeys(ask.texts("runs", MOST_RUNS)))
-    tags = list(dict.fromkeys(ask.texts("tags", MOST_TAGS, 4096)))
-    buckets = ask.given("buckets", int, 500)
+    runs = list(dict.fromkeys(request.texts("runs", MOST_RUNS)))
+    tags = list(dict.fromkeys(request.texts("tags", MOST_TAGS, 4096)))
+    buckets = request.given("buckets", int, 500)
     if not 1 <= buckets <= MOST_BUCKETS:
         raise UsageError(f"'buckets' is a whole number from 1 to {MOST_BUCKETS}, not {buckets}")
     if len(runs) * len(tags) * buckets * 4 > MOST_CELLS * 4:
         raise TooLarge(f"{len(runs)} runs x {len(tags)} tags x {buckets} buckets are too many for one answer")
-    axis = ask.given("x", str, "step")
+    axis = request.given("x", str, "step")
     if axis not in AXES:
         raise UsageError(f"'x' is one of {', '.join(AXES)}, not {axis[:40]!r}")
-    start, end = (_limit(ask.body.get(name), name) for name in ("start", "end"))
-    cursor = desk.runs.cursor
-    group = ask.body.get("group")
+    start, end = (_limit(request.body.get(name), name) for name in ("start", "end"))
+    cursor = app.runs.cursor
+    group = request.body.get("group")
     if group is not None and not isinstance(group, str):
         raise UsageError("'group' must be the name of a setting")
     found: list[tuple[dict[str, Any], list[Floats]]] = []
@@ -54,13 +54,13 @@ def charts(desk: Desk, ask: Ask) -> Any:
     labels: dict[str, str] = {}
     for run_id in runs:
         try:
-            opened = desk.runs.open(run_id, tags)
+            opened = app.runs.open(run_id, tags)
         except NotFound:
             continue
         with opened.lock:
             opened.refresh(tags)
             if group is not None:
-                labels[run_id] = _group_label(desk, opened, group)
+                labels[run_id] = _group_label(app, opened, group)
             known = set(opened.run.scalar_tags)
             for tag in tags:
                 if tag in known:
@@ -71,12 +71,10 @@ def charts(desk: Desk, ask: Ask) -> Any:
                         )
                     elif len(columns[0]):
                         lines[tag].append((run_id, columns))
-    desk.runs.tidy()
+    app.runs.tidy()
     if group is not None:
         found = [one for tag in tags for one in grouped(tag, lines[tag], labels, buckets)]
-    return Response(
-        encode_series(found, str(Cursor(desk.instance, runs=cursor))), media_type="application/octet-stream"
-    )
+    return Response(encode_series(found, str(Cursor(app.instance, runs=cursor))), media_type="application/octet-stream")
 
 
 def line(opened: OpenRun, tag: str, buckets: int, start: float | None, end: float | None, axis: str) -> list[Floats]:
@@ -179,11 +177,11 @@ def encode_series(found: Sequence[tuple[dict[str, Any], list[Floats]]], cursor: 
     return b"".join(pieces)
 
 
-def _group_label(desk: Desk, opened: OpenRun, name: str) -> str:
+def _group_label(app: AppState, opened: OpenRun, name: str) -> str:
     from operant.schedulers.analysis.axes import label
     from operant.web.runs_api import params_of
 
-    params = params_of(desk, opened.id, opened.run.params)
+    params = params_of(app, opened.id, opened.run.params)
     return f"{name}={label(params[name])}" if name in params else f"no {name}"
 
 

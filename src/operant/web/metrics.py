@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from operant._version import __version__
 from operant.tracking.reading.summary import RunSummary
-from operant.web.answers import Ask, NotFound
-from operant.web.desk import LOOK_SECONDS, Desk
+from operant.web.answers import ApiRequest, NotFound
+from operant.web.app_state import LOOK_SECONDS, AppState
 from operant.web.runs_api import STEPS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ class Gauge:
             self.samples.append((labels, float(value)))
 
 
-def metrics(desk: Desk, ask: Ask) -> Response:
-    desk.table.refresh(LOOK_SECONDS)
-    found = [*_about_searches(desk), *_about_runs(desk)]
+def metrics(app: AppState, request: ApiRequest) -> Response:
+    app.table.refresh(LOOK_SECONDS)
+    found = [*_about_searches(app), *_about_runs(app)]
     build = Gauge("operant_build_info", "The version of Operant that answers.")
     build.add(1, version=__version__)
     return Response(render([build, *found]), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _about_searches(desk: Desk) -> list[Gauge]:
+def _about_searches(app: AppState) -> list[Gauge]:
     searches = Gauge("operant_searches", "Searches by state.")
     jobs = Gauge("operant_jobs", "Jobs of a search by state.")
     best = Gauge("operant_best_reward", "The best reward of a search so far.")
@@ -57,9 +57,9 @@ def _about_searches(desk: Desk) -> list[Gauge]:
     tries = Gauge("operant_tries", "Configurations that a search has tried.")
     elapsed = Gauge("operant_search_seconds", "Seconds that a search has run.")
     states: Counter[str] = Counter()
-    for name in desk.searches.names():
+    for name in app.searches.names():
         try:
-            search, lock = desk.searches.open(name)
+            search, lock = app.searches.open(name)
         except NotFound:
             continue
         with lock:
@@ -82,25 +82,25 @@ def _last_reward(search: LiveSearch) -> float | None:
     return max(ended)[1] if ended else None
 
 
-def _about_runs(desk: Desk) -> list[Gauge]:
+def _about_runs(app: AppState) -> list[Gauge]:
     runs = Gauge("operant_runs", "Runs by state.")
     points = Gauge("operant_run_points_total", "Points that a run under way has recorded.", "counter")
     steps = Gauge("operant_run_steps_per_second", "How fast a run under way goes on, since the scrape before.")
     lag = Gauge("operant_run_writer_lag_seconds", "Age of the last point of a run under way that can be read.")
-    for state, count in sorted(Counter(row.status for row in desk.table.rows()).items()):
+    for state, count in sorted(Counter(row.status for row in app.table.rows()).items()):
         runs.add(count, state=state)
     now = time.time()
-    under_way = [one for one in desk.table.under_way() if one.status == "RUNNING"][:MOST_RUNS]
+    under_way = [one for one in app.table.under_way() if one.status == "RUNNING"][:MOST_RUNS]
     for summary in under_way:
         points.add(sum(one.count for one in summary.series.values()), run=summary.id)
-        steps.add(_steps_per_second(desk, summary, now), run=summary.id)
+        steps.add(_steps_per_second(app, summary, now), run=summary.id)
         walls = [one.last_wall for one in summary.series.values()]
         lag.add(max(0.0, now - max(walls)) if walls else None, run=summary.id)
-    desk.forget_rates({one.id for one in under_way})
+    app.forget_rates({one.id for one in under_way})
     return [runs, points, steps, lag]
 
 
-def _steps_per_second(desk: Desk, summary: RunSummary, now: float) -> float | None:
+def _steps_per_second(app: AppState, summary: RunSummary, now: float) -> float | None:
     """As the run itself says; otherwise its steps since the scrape before, at the first one since the run began."""
     said = summary.series.get(STEPS_PER_SECOND)
     if said is not None:
@@ -109,8 +109,8 @@ def _steps_per_second(desk: Desk, summary: RunSummary, now: float) -> float | No
     if not own or summary.started is None:
         return None
     step = max(one.last_step for one in own)
-    before = desk.rates.get(summary.id, (summary.started, 0))
-    desk.rates[summary.id] = (now, step)
+    before = app.rates.get(summary.id, (summary.started, 0))
+    app.rates[summary.id] = (now, step)
     seconds = now - before[0]
     return max(0.0, (step - before[1]) / seconds) if seconds > 0 else None
 

@@ -10,14 +10,14 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from operant.web import blobs, charts, compares, metrics, runs_api, searches_api
-from operant.web.answers import Ask, endpoint
-from operant.web.desk import Desk
-from operant.web.events import Hub
+from operant.web.answers import ApiRequest, endpoint
+from operant.web.app_state import AppState
 from operant.web.pages import page_routes
+from operant.web.streams import Hub
 
 __all__ = ["API", "api_routes"]
 
-Function = Callable[[Desk, Ask], Any]
+Function = Callable[[AppState, ApiRequest], Any]
 
 API: tuple[tuple[str, str, Function], ...] = (
     ("GET", "/metrics", metrics.metrics),
@@ -52,10 +52,10 @@ API: tuple[tuple[str, str, Function], ...] = (
 )
 
 
-def api_routes(desk: Desk, hub: Hub) -> list[Route]:
+def api_routes(app: AppState, hub: Hub) -> list[Route]:
     async def healthz(_: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
-    routes = [Route(path, endpoint(desk, function), methods=[method]) for method, path, function in API]
+    routes = [Route(path, endpoint(app, function), methods=[method]) for method, path, function in API]
     own = [Route("/healthz", healthz, methods=["GET"]), Route("/api/events", hub.events, methods=["GET"])]
     return [*own, *routes, *page_routes()]

@@ -15,9 +15,9 @@ from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.tracking.reading.filters import filter_runs, mentions, sort_runs
 from operant.tracking.reading.index import RunRow
-from operant.web.answers import Ask, NotFound
-from operant.web.desk import LOOK_SECONDS, Desk
-from operant.web.shelf import run_folder
+from operant.web.answers import ApiRequest, NotFound
+from operant.web.app_state import LOOK_SECONDS, AppState
+from operant.web.cache import run_folder
 
 __all__ = ["add_note", "console", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
 
@@ -32,42 +32,42 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-def overview(desk: Desk, ask: Ask) -> Any:
+def overview(app: AppState, request: ApiRequest) -> Any:
     import time
 
     from operant._version import __version__
 
-    desk.table.refresh(LOOK_SECONDS)
-    rows = desk.table.rows()
+    app.table.refresh(LOOK_SECONDS)
+    rows = app.table.rows()
     return {
-        "project": desk.project,
-        "host": desk.host,
+        "project": app.project,
+        "host": app.host,
         "version": __version__,
-        "root_name": desk.root.name,
+        "root_name": app.root.name,
         "now": time.time(),
-        "searches": sum(1 for _ in list_searches(desk.root)),
+        "searches": sum(1 for _ in list_searches(app.root)),
         "runs": len(rows),
         "running": sum(row.status == "RUNNING" for row in rows),
     }
 
 
-def every(desk: Desk, ask: Ask) -> Any:
-    desk.table.refresh(LOOK_SECONDS)
-    rows = desk.table.rows()
-    limit, offset = ask.number("limit", 200, 0, MOST_ROWS), ask.number("offset", 0, 0, 10**9)
+def every(app: AppState, request: ApiRequest) -> Any:
+    app.table.refresh(LOOK_SECONDS)
+    rows = app.table.rows()
+    limit, offset = request.number("limit", 200, 0, MOST_ROWS), request.number("offset", 0, 0, 10**9)
     tags = sorted({tag for row in rows for tag in row.last})
-    with_params = [(row, params_of(desk, row.id, row.params)) for row in rows]
+    with_params = [(row, params_of(app, row.id, row.params)) for row in rows]
     names = sorted({name for _, params in with_params for name in params})
-    chosen = filter_runs(with_params, ask.query.get("filter", ""), {*tags, *names})
-    words = ask.query.get("search", "").lower().split()
+    chosen = filter_runs(with_params, request.query.get("filter", ""), {*tags, *names})
+    words = request.query.get("search", "").lower().split()
     if words:
         chosen = [one for one in chosen if mentions(one[0], words)]
-    chosen = sort_runs(chosen, ask.query.get("sort", ""))
+    chosen = sort_runs(chosen, request.query.get("sort", ""))
     shown = [row_as_dict(row, params) for row, params in chosen[offset : offset + limit]]
     return {
         "total": len(rows),
         "matched": len(chosen),
-        "unread": desk.table.unread,
+        "unread": app.table.unread,
         "rows": shown,
         "tags": tags,
         "params": names,
@@ -88,15 +88,15 @@ def row_as_dict(row: RunRow, params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows_of(desk: Desk, ask: Ask) -> Any:
+def rows_of(app: AppState, request: ApiRequest) -> Any:
     """The rows of certain runs: by id, by name, or by the start of an id that only one has; in the order asked for."""
-    asked = ask.texts("ids", MOST_ASKED)
-    desk.table.refresh(LOOK_SECONDS)
-    rows = {row.id: row for row in desk.table.rows()}
+    asked = request.texts("ids", MOST_ASKED)
+    app.table.refresh(LOOK_SECONDS)
+    rows = {row.id: row for row in app.table.rows()}
     unread = {run_id for run_id, row in rows.items() if row.status == "UNREAD"}
     if unread & set(asked):
-        desk.table.refresh()
-        rows = {row.id: row for row in desk.table.rows()}
+        app.table.refresh()
+        rows = {row.id: row for row in app.table.rows()}
     named: dict[str, list[str]] = {}
     for row in rows.values():
         named.setdefault(row.name, []).append(row.id)
@@ -108,35 +108,35 @@ def rows_of(desk: Desk, ask: Ask) -> Any:
             missing.append(one)
             continue
         found.update(dict.fromkeys(ids))
-    shown = [row_as_dict(rows[run_id], params_of(desk, run_id, rows[run_id].params)) for run_id in found]
+    shown = [row_as_dict(rows[run_id], params_of(app, run_id, rows[run_id].params)) for run_id in found]
     return {"rows": shown, "missing": missing}
 
 
-def params_of(desk: Desk, run_id: str, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+def params_of(app: AppState, run_id: str, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings of a run; those of a job are its proposal's, with what its program recorded."""
     search_name, _, job_id = run_id.rpartition("/")
     if not search_name:
         return recorded
-    config = desk.searches.settings_of(search_name, job_id)
+    config = app.searches.settings_of(search_name, job_id)
     return {**config, **recorded} if config else recorded
 
 
-def describe(desk: Desk, ask: Ask) -> Any:
-    run_id = ask.text("id")
-    opened = desk.runs.open(run_id)
+def describe(app: AppState, request: ApiRequest) -> Any:
+    run_id = request.text("id")
+    opened = app.runs.open(run_id)
     with opened.lock:
         opened.refresh()
-        return describe_run(desk, opened.run)
+        return describe_run(app, opened.run)
 
 
-def describe_run(desk: Desk, run: Run) -> dict[str, Any]:
+def describe_run(app: AppState, run: Run) -> dict[str, Any]:
     summary = run.summary
     search, _, job = run.id.rpartition("/")
     tags = run.scalar_tags
     timers = [tag for tag in tags if tag.startswith("time/") and tag != STEPS_PER_SECOND]
     run.want(timers)
     folder = run.folder.parent if search else run.folder
-    row = {one.id: one for one in desk.table.rows()}.get(run.id)
+    row = {one.id: one for one in app.table.rows()}.get(run.id)
     return {
         "id": run.id,
         "name": run.name,
@@ -147,7 +147,7 @@ def describe_run(desk: Desk, run: Run) -> dict[str, Any]:
         "attempt": run.attempt,
         "tags": run.tags,
         "note": run.note,
-        "params": params_of(desk, run.id, run.params),
+        "params": params_of(app, run.id, run.params),
         "last": row.last if row is not None else {},
         "provenance": run.provenance,
         "git_diff": _git_diff(run),
@@ -204,18 +204,18 @@ def _git_diff(run: Run) -> str | None:
     return read_blob(run.folder, diff["name"], 4 << 20)
 
 
-def console(desk: Desk, ask: Ask) -> Any:
+def console(app: AppState, request: ApiRequest) -> Any:
     """A piece of what a job printed: the last, or the one before the byte ``end``."""
-    run_id = ask.text("id")
-    stream = ask.query.get("stream", "stdout")
+    run_id = request.text("id")
+    stream = request.query.get("stream", "stdout")
     if stream not in STREAMS:
         raise UsageError(f"'stream' is one of {', '.join(STREAMS)}")
-    folder = run_folder(desk.root, run_id)
+    folder = run_folder(app.root, run_id)
     path = folder.parent / STREAMS[STREAMS.index(stream)]
     if "/" not in run_id or path.is_symlink() or not path.is_file():
         raise NotFound(f"run {run_id!r} has no {stream} here")
     size = path.stat().st_size
-    end = min(size, ask.number("end", size, 0, 1 << 62))
+    end = min(size, request.number("end", size, 0, 1 << 62))
     start = max(0, end - CONSOLE_BYTES)
     with path.open("rb") as file:
         file.seek(start)
@@ -233,29 +233,29 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub("", "\n".join(lines))
 
 
-def add_note(desk: Desk, ask: Ask) -> Any:
-    folder = run_folder(desk.root, ask.given("id", str))
-    post_message(folder, check_annotation({"type": "note", "text": ask.given("text", str)}))
+def add_note(app: AppState, request: ApiRequest) -> Any:
+    folder = run_folder(app.root, request.given("id", str))
+    post_message(folder, check_annotation({"type": "note", "text": request.given("text", str)}))
     return {"asked": True}
 
 
-def edit_tags(desk: Desk, ask: Ask) -> Any:
-    folder = run_folder(desk.root, ask.given("id", str))
-    post_message(folder, tag_edit(ask))
+def edit_tags(app: AppState, request: ApiRequest) -> Any:
+    folder = run_folder(app.root, request.given("id", str))
+    post_message(folder, tag_edit(request))
     return {"asked": True}
 
 
-def tag_edit(ask: Ask) -> dict[str, Any]:
-    add, remove = ask.texts("add", MOST_TAGS, LONGEST_TAG), ask.texts("remove", MOST_TAGS, LONGEST_TAG)
+def tag_edit(request: ApiRequest) -> dict[str, Any]:
+    add, remove = request.texts("add", MOST_TAGS, LONGEST_TAG), request.texts("remove", MOST_TAGS, LONGEST_TAG)
     return check_annotation({"type": "tags", "add": add, "remove": remove})
 
 
-def stop(desk: Desk, ask: Ask) -> Any:
+def stop(app: AppState, request: ApiRequest) -> Any:
     """Stop the job that a run belongs to."""
     from operant.web.searches_api import stop_job
 
-    run_id = ask.given("id", str)
+    run_id = request.given("id", str)
     search, _, job = run_id.rpartition("/")
     if not search:
         raise UsageError(f"run {run_id[:80]!r} belongs to no search: only jobs can be stopped from here")
-    return stop_job(desk, Ask(path={"name": search, "job": job}))
+    return stop_job(app, ApiRequest(path={"name": search, "job": job}))

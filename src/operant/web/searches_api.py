@@ -11,9 +11,9 @@ from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import check_annotation
-from operant.web.answers import Ask, Conflict, NotFound
+from operant.web.answers import ApiRequest, Conflict, NotFound
+from operant.web.app_state import AppState
 from operant.web.cursors import Cursor
-from operant.web.desk import Desk
 from operant.web.runs_api import tag_edit
 
 __all__ = [
@@ -38,16 +38,16 @@ SPARK_VALUES = 24
 MOST_LINES = 5000
 
 
-def every(desk: Desk, ask: Ask) -> Any:
-    return {"searches": summaries(desk)}
+def every(app: AppState, request: ApiRequest) -> Any:
+    return {"searches": summaries(app)}
 
 
-def summaries(desk: Desk) -> list[dict[str, Any]]:
+def summaries(app: AppState) -> list[dict[str, Any]]:
     """The newest search first."""
     found = []
-    for name in desk.searches.names():
+    for name in app.searches.names():
         try:
-            search, lock = desk.searches.open(name)
+            search, lock = app.searches.open(name)
         except NotFound:
             continue  # removed in between
         with lock:
@@ -55,8 +55,8 @@ def summaries(desk: Desk) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: one["started"] or 0.0, reverse=True)
 
 
-def describe(desk: Desk, ask: Ask) -> Any:
-    search, lock = desk.searches.open(ask.path["name"])
+def describe(app: AppState, request: ApiRequest) -> Any:
+    search, lock = app.searches.open(request.path["name"])
     with lock:
         columns, settings, parents = chart_data.job_columns(search)
         try:
@@ -70,41 +70,41 @@ def describe(desk: Desk, ask: Ask) -> Any:
             "settings": settings,
             "parents": parents,
             "yaml": text,
-            "cursor": str(Cursor(desk.instance, search=search.version)),
+            "cursor": str(Cursor(app.instance, search=search.version)),
         }
 
 
-def importance(desk: Desk, ask: Ask) -> Any:
-    search, lock = desk.searches.open(ask.path["name"])
+def importance(app: AppState, request: ApiRequest) -> Any:
+    search, lock = app.searches.open(request.path["name"])
     with lock:
         key = ("importance", search.name, search.journal_end)
         trials = chart_data.trials_of(search)
-    return desk.remembered(key, lambda: chart_data.importance(trials))  # seconds: others must not wait for it
+    return app.remembered(key, lambda: chart_data.importance(trials))  # seconds: others must not wait for it
 
 
-def contour(desk: Desk, ask: Ask) -> Any:
-    search, lock = desk.searches.open(ask.path["name"])
-    x, y = ask.text("x"), ask.text("y")
+def contour(app: AppState, request: ApiRequest) -> Any:
+    search, lock = app.searches.open(request.path["name"])
+    x, y = request.text("x"), request.text("y")
     with lock:
         key = ("contour", search.name, search.journal_end, x, y)
-        return desk.remembered(key, lambda: chart_data.contour(search, x, y))
+        return app.remembered(key, lambda: chart_data.contour(search, x, y))
 
 
-def slices(desk: Desk, ask: Ask) -> Any:
-    search, lock = desk.searches.open(ask.path["name"])
+def slices(app: AppState, request: ApiRequest) -> Any:
+    search, lock = app.searches.open(request.path["name"])
     with lock:
         return {"slices": chart_data.slices(search)}
 
 
-def intermediate(desk: Desk, ask: Ask) -> Any:
-    search, lock = desk.searches.open(ask.path["name"])
+def intermediate(app: AppState, request: ApiRequest) -> Any:
+    search, lock = app.searches.open(request.path["name"])
     tags: set[str] = set()
     with lock:
-        tag = ask.query.get("tag") or str(search.state.opened.get("reward") or "")
+        tag = request.query.get("tag") or str(search.state.opened.get("reward") or "")
 
         def curve(job_id: str) -> tuple[list[float], list[float]] | None:
             try:
-                opened = desk.runs.open(f"{search.name}/{job_id}", [tag])
+                opened = app.runs.open(f"{search.name}/{job_id}", [tag])
             except UsageError:
                 return None
             with opened.lock:
@@ -117,19 +117,19 @@ def intermediate(desk: Desk, ask: Ask) -> Any:
                 return chart.last_step.tolist(), chart.mean.tolist()
 
         jobs = chart_data.intermediate(search, tag, curve)
-    desk.runs.tidy()
+    app.runs.tidy()
     return {"tag": tag, "tags": sorted(tags), "jobs": jobs}
 
 
-def scalars(desk: Desk, ask: Ask) -> Any:
+def scalars(app: AppState, request: ApiRequest) -> Any:
     """The last value of chosen tags of each job, and a few values of how it came there."""
-    wanted = ask.words("tags")
-    search, lock = desk.searches.open(ask.path["name"])
+    wanted = request.words("tags")
+    search, lock = app.searches.open(request.path["name"])
     with lock:
         ids = [job.id for job in search.jobs()]
     last: dict[str, list[float | None]] = {tag: [] for tag in wanted}
     spark: dict[str, list[list[float]]] = {tag: [] for tag in wanted}
-    rows = {row.id: row for row in desk.table.rows()}
+    rows = {row.id: row for row in app.table.rows()}
     tags: set[str] = set()
     for job_id in ids:
         run_id = f"{search.name}/{job_id}"
@@ -138,7 +138,7 @@ def scalars(desk: Desk, ask: Ask) -> Any:
         for tag in wanted:
             values: list[float] = []
             try:
-                opened = desk.runs.open(run_id, wanted)
+                opened = app.runs.open(run_id, wanted)
                 with opened.lock:
                     opened.refresh([tag])
                     tags.update(opened.run.scalar_tags)
@@ -151,35 +151,35 @@ def scalars(desk: Desk, ask: Ask) -> Any:
             except UsageError:
                 last[tag].append(None)
             spark[tag].append(values)
-    desk.runs.tidy()
+    app.runs.tidy()
     return {"tags": sorted(tags), "last": last, "spark": spark}
 
 
-def log(desk: Desk, ask: Ask) -> Any:
+def log(app: AppState, request: ApiRequest) -> Any:
     """What happened last, in words."""
-    from operant.schedulers.views.chronicle import last_lines
+    from operant.schedulers.views.journal_text import last_lines
 
-    search, lock = desk.searches.open(ask.path["name"])
-    count = ask.number("lines", 200, 1, MOST_LINES)
+    search, lock = app.searches.open(request.path["name"])
+    count = request.number("lines", 200, 1, MOST_LINES)
     with lock:
         return {"lines": [{"wall": wall, "text": text} for wall, text in last_lines(search.folder, count)]}
 
 
-def stop(desk: Desk, ask: Ask) -> Any:
-    return _tell(desk, ask, {"type": "stop"})
+def stop(app: AppState, request: ApiRequest) -> Any:
+    return _tell(app, request, {"type": "stop"})
 
 
-def pause(desk: Desk, ask: Ask) -> Any:
-    return _tell(desk, ask, {"type": "pause"})
+def pause(app: AppState, request: ApiRequest) -> Any:
+    return _tell(app, request, {"type": "pause"})
 
 
-def resume(desk: Desk, ask: Ask) -> Any:
-    return _tell(desk, ask, {"type": "resume"})
+def resume(app: AppState, request: ApiRequest) -> Any:
+    return _tell(app, request, {"type": "resume"})
 
 
-def stop_job(desk: Desk, ask: Ask) -> Any:
-    search, lock = desk.searches.open(ask.path["name"])
-    job_id = ask.path["job"]
+def stop_job(app: AppState, request: ApiRequest) -> Any:
+    search, lock = app.searches.open(request.path["name"])
+    job_id = request.path["job"]
     with lock:
         job = search.state.jobs.get(job_id)
         if job is None:
@@ -187,24 +187,24 @@ def stop_job(desk: Desk, ask: Ask) -> Any:
         status, _ = search.status_of(job)
         if status not in ("PENDING", "RUNNING", "PAUSED"):
             raise Conflict(f"job {job_id} has ended already: {status}")
-    return _tell(desk, ask, {"type": "stop", "jobs": [job_id]})
+    return _tell(app, request, {"type": "stop", "jobs": [job_id]})
 
 
-def add_note(desk: Desk, ask: Ask) -> Any:
-    search, _ = desk.searches.open(ask.path["name"])
-    post_message(search.folder, check_annotation({"type": "note", "text": ask.given("text", str)}))
+def add_note(app: AppState, request: ApiRequest) -> Any:
+    search, _ = app.searches.open(request.path["name"])
+    post_message(search.folder, check_annotation({"type": "note", "text": request.given("text", str)}))
     return {"asked": True}
 
 
-def edit_tags(desk: Desk, ask: Ask) -> Any:
-    search, _ = desk.searches.open(ask.path["name"])
-    post_message(search.folder, tag_edit(ask))
+def edit_tags(app: AppState, request: ApiRequest) -> Any:
+    search, _ = app.searches.open(request.path["name"])
+    post_message(search.folder, tag_edit(request))
     return {"asked": True}
 
 
-def _tell(desk: Desk, ask: Ask, message: dict[str, Any]) -> dict[str, Any]:
+def _tell(app: AppState, request: ApiRequest, message: dict[str, Any]) -> dict[str, Any]:
     """Leave a message for the controller, if there is one: a stop that waits would hit whoever resumes the search."""
-    search, lock = desk.searches.open(ask.path["name"])
+    search, lock = app.searches.open(request.path["name"])
     with lock:
         status = search.status
     if not controller_is_alive(search.folder):

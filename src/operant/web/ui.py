@@ -27,19 +27,19 @@ def application(root: Path, token: str | None, host_names: Iterable[str]) -> tup
     except ImportError:
         raise MissingExtraError("`operant ui`", "web") from None
     from operant.web.answers import answer
-    from operant.web.desk import Desk
-    from operant.web.events import Hub
+    from operant.web.app_state import AppState
     from operant.web.pages import is_page
     from operant.web.routes import api_routes
+    from operant.web.streams import Hub
 
-    desk = Desk(root)
-    hub = Hub(desk)
+    state = AppState(root)
+    hub = Hub(state)
 
     @asynccontextmanager
     async def life(_: Any) -> AsyncIterator[None]:
-        desk.start()
+        state.start()
         yield
-        desk.close()
+        state.close()
 
     async def no_such_page(request: Any, error: Any) -> Any:
         told = (
@@ -48,7 +48,7 @@ def application(root: Path, token: str | None, host_names: Iterable[str]) -> tup
         return answer({"error": told}, error.status_code)
 
     handlers: dict[Any, Any] = {404: no_such_page, 405: no_such_page}
-    app = Starlette(routes=api_routes(desk, hub), lifespan=life, exception_handlers=handlers)
+    app = Starlette(routes=api_routes(state, hub), lifespan=life, exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.hub = hub
     return app, Gatekeeper(app, token, host_names, is_page)

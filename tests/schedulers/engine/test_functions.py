@@ -16,8 +16,8 @@ import pytest
 from tests.schedulers.simulated import config
 
 from operant.schedulers import NaiveScheduler
+from operant.schedulers.analysis.assessor_replay import read_recording
 from operant.schedulers.analysis.chart_data import intermediate
-from operant.schedulers.analysis.replay import read_recording
 from operant.schedulers.engine.inline import InlineTrials
 from operant.schedulers.engine.state import SearchState, read_state
 from operant.schedulers.views.live import LiveSearch

@@ -14,8 +14,8 @@ from operant.cli.watching.draw import bar, cells, counts_lines, line, log_lines,
 from operant.errors import OperantError
 from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.planning.rewards import JobReader
-from operant.schedulers.views.chronicle import last_lines
 from operant.schedulers.views.follow import SearchFollower
+from operant.schedulers.views.journal_text import last_lines
 from operant.schedulers.views.overview import list_searches
 from operant.schedulers.views.recorded import job_reader, recorded_rule
 

@@ -1,4 +1,4 @@
-"""A whole search as one file, and back: for another machine, or for the shelf."""
+"""A whole search as one file, and back: for another machine, or to be kept."""
 
 from __future__ import annotations
 

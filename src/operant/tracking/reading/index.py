@@ -18,7 +18,7 @@ from typing import Any
 
 from operant.tracking.format.segments import SEGMENT_NAME
 from operant.tracking.places import cache_dir, iter_run_dirs, root_key
-from operant.tracking.reading.log import RunLog
+from operant.tracking.reading.run_log import RunLog
 from operant.tracking.reading.summary import RunSummary
 
 __all__ = ["Index", "RunRow"]

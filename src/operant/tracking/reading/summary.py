@@ -14,7 +14,7 @@ from typing import Any
 from operant.tracking.format.blocks import Block
 from operant.tracking.identity import is_alive
 from operant.tracking.reading.annotations import Annotations
-from operant.tracking.reading.log import RunLog, Segment
+from operant.tracking.reading.run_log import RunLog, Segment
 
 __all__ = ["RunSummary", "SeriesSummary", "summarize"]
 

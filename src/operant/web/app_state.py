@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from operant.tracking.reading.table import RunTable
-from operant.web.shelf import RunShelf, SearchShelf
+from operant.web.cache import RunCache, SearchCache
 
-__all__ = ["Desk"]
+__all__ = ["AppState"]
 
 _MOST_RESULTS = 128
 LOOK_SECONDS = 0.25
 """How long a request waits for runs that were never read; the rest are read behind it."""
 
 
-class Desk:
+class AppState:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.project = root.resolve().parent.name
         self.host = socket.gethostname()
         self.instance = secrets.token_hex(4)
         """Tells this server's cursors from those of the one before it."""
-        self.runs = RunShelf(root)
-        self.searches = SearchShelf(root)
+        self.runs = RunCache(root)
+        self.searches = SearchCache(root)
         self.table = RunTable(root)
         self.list_version = 0
         """Goes up whenever the lists of searches and runs are different."""

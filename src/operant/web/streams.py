@@ -23,11 +23,11 @@ from operant.errors import UsageError
 from operant.schedulers.analysis.axes import axes_of
 from operant.tracking.reading.points import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
+from operant.web.app_state import LOOK_SECONDS, AppState
+from operant.web.cache import OpenRun
 from operant.web.charts import AXES
 from operant.web.cursors import Cursor
-from operant.web.desk import LOOK_SECONDS, Desk
 from operant.web.searches_api import changed_jobs, summaries
-from operant.web.shelf import OpenRun
 
 __all__ = ["Hub", "thin"]
 
@@ -46,8 +46,8 @@ _ENDED = ("FINISHED", "ERROR", "KILLED")
 class Stream:
     """One page that listens: what it wants, and how far it has read."""
 
-    def __init__(self, desk: Desk, query: dict[str, str], last_id: str) -> None:
-        self.desk = desk
+    def __init__(self, app: AppState, query: dict[str, str], last_id: str) -> None:
+        self.app = app
         self.search = query.get("search") or None
         self.runs = list(dict.fromkeys(part for part in query.get("runs", "").split(",") if part))
         self.tags = list(dict.fromkeys(part for part in query.get("tags", "").split(",") if part))
@@ -59,7 +59,7 @@ class Stream:
             raise TooLarge(f"a stream follows at most {MOST_RUNS} runs and {MOST_TAGS} tags")
         if not (self.search or self.runs or self.wants_list):
             raise UsageError("say what to follow: search=NAME, runs=A,B&tags=T,U or list=1")
-        self.cursor = Cursor.parse(last_id or query.get("after", ""), desk.instance)
+        self.cursor = Cursor.parse(last_id or query.get("after", ""), app.instance)
         self.wake = asyncio.Event()
         self.opened: dict[str, OpenRun] = {}
         self._told: dict[str, tuple[str, int]] = {}
@@ -70,15 +70,15 @@ class Stream:
     def open(self) -> None:
         """Open what is wanted; in a thread."""
         if self.search is not None:
-            self.desk.searches.open(self.search)
+            self.app.searches.open(self.search)
         for run_id in self.runs:
             try:
-                self.opened[run_id] = self.desk.runs.open(run_id, self.tags)
+                self.opened[run_id] = self.app.runs.open(run_id, self.tags)
             except NotFound:
                 continue  # a job that has not recorded anything yet has no run
             self._begin(self.opened[run_id])
         if self.cursor.runs is None:
-            self.cursor.runs = self.desk.runs.cursor
+            self.cursor.runs = self.app.runs.cursor
 
     def _begin(self, opened: OpenRun) -> None:
         opened.readers += 1
@@ -103,7 +103,7 @@ class Stream:
 
     def _search_events(self, name: str) -> list[bytes]:
         try:
-            search, lock = self.desk.searches.open(name)
+            search, lock = self.app.searches.open(name)
         except NotFound:
             return []
         with lock:
@@ -119,7 +119,7 @@ class Stream:
 
     def _run_events(self) -> list[bytes]:
         # What is numbered up to here is on its run's list by the time that run's lock is ours.
-        after, until = self.cursor.runs or 0, self.desk.runs.cursor
+        after, until = self.cursor.runs or 0, self.app.runs.cursor
         changed: list[tuple[str, dict[str, Any]]] = []
         for run_id in self.runs:
             opened = self.opened.get(run_id)
@@ -152,27 +152,27 @@ class Stream:
             for tag, pieces in by_tag.items():
                 # Streams that are in step want the same: it is thinned once for all of them.
                 key = ("points", run_id, tag, after, until, self.axis)
-                x, values = self.desk.remembered(key, partial(_thinned, pieces, self.axis, origin))
+                x, values = self.app.remembered(key, partial(_thinned, pieces, self.axis, origin))
                 changed.append(("points", {"run": run_id, "tag": tag, "x": x, "value": values}))
         self.cursor.runs = until
         return [self._event(kind, content) for kind, content in changed]
 
     def _appeared(self, run_id: str) -> OpenRun | None:
         try:
-            opened = self.opened[run_id] = self.desk.runs.open(run_id)
+            opened = self.opened[run_id] = self.app.runs.open(run_id)
         except (NotFound, UsageError):
             return None
         self._begin(opened)
         return opened
 
     def _list_events(self) -> list[bytes]:
-        version = self.desk.list_version
+        version = self.app.list_version
         if version == self._list_version:
             return []
         self._list_version = version
-        rows = self.desk.table.rows()
+        rows = self.app.table.rows()
         runs = {"total": len(rows), "running": sum(row.status == "RUNNING" for row in rows)}
-        return [self._event("list", {"searches": summaries(self.desk), "runs": runs})]
+        return [self._event("list", {"searches": summaries(self.app), "runs": runs})]
 
     def _event(self, kind: str, content: Any) -> bytes:
         return b"id: %s\nevent: %s\ndata: %s\n\n" % (str(self.cursor).encode(), kind.encode(), as_json(content))
@@ -181,8 +181,8 @@ class Stream:
 class Hub:
     """All streams of one server, and the task that looks for news while there are any."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, app: AppState) -> None:
+        self.app = app
         self.closed = False
         self._streams: set[Stream] = set()
         self._task: asyncio.Task[None] | None = None
@@ -194,7 +194,7 @@ class Hub:
         if len(self._streams) >= MOST_STREAMS:
             return answer({"error": f"more than {MOST_STREAMS} pages are open; close some"}, 503)
         try:
-            stream = Stream(self.desk, dict(request.query_params), request.headers.get("last-event-id", ""))
+            stream = Stream(self.app, dict(request.query_params), request.headers.get("last-event-id", ""))
             await run_in_threadpool(stream.open)
         except NotFound as error:
             return answer({"error": str(error)}, 404)
@@ -242,7 +242,7 @@ class Hub:
         changed: set[str] = set()
         for name in {stream.search for stream in streams if stream.search is not None}:
             try:
-                search, _ = self.desk.searches.open(name)
+                search, _ = self.app.searches.open(name)
                 changed.add(f"search {name} {search.version}")
             except NotFound:
                 continue
@@ -265,7 +265,7 @@ class Hub:
 
     def _look_at_run(self, run_id: str, tags: Iterable[str]) -> bool:
         try:
-            opened = self.desk.runs.open(run_id)
+            opened = self.app.runs.open(run_id)
         except UsageError:
             self._idle_until[run_id] = time.monotonic() + 2 * LOOK_EVERY
             return False
@@ -278,18 +278,18 @@ class Hub:
             return (opened.arrived, opened.status) != before
 
     def _look_at_list(self) -> bool:
-        changed = self.desk.table.refresh(LOOK_SECONDS)
+        changed = self.app.table.refresh(LOOK_SECONDS)
         versions = []
-        for name in self.desk.searches.names():
+        for name in self.app.searches.names():
             try:
-                versions.append((name, self.desk.searches.open(name)[0].version))
+                versions.append((name, self.app.searches.open(name)[0].version))
             except NotFound:
                 continue
-        if versions != self.desk.search_versions:
-            self.desk.search_versions = versions
+        if versions != self.app.search_versions:
+            self.app.search_versions = versions
             changed = True
         if changed:
-            self.desk.list_version += 1
+            self.app.list_version += 1
         return changed
 
     def _has_news(self, stream: Stream, changed: set[str]) -> bool:

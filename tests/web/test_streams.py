@@ -13,10 +13,10 @@ from tests.web.asking import MadeSearch, decode_charts, record_run
 
 from operant.tracking.reading.points import POINT
 from operant.tracking.recording.recorder import Recorder
+from operant.web.app_state import AppState
+from operant.web.cache import MOST_RECENT_POINTS
 from operant.web.cursors import Cursor
-from operant.web.desk import Desk
-from operant.web.events import POINTS_A_LOOK, Hub, Stream, thin
-from operant.web.shelf import MOST_RECENT_POINTS
+from operant.web.streams import POINTS_A_LOOK, Hub, Stream, thin
 
 Events = list[tuple[str, Any]]
 
@@ -26,7 +26,7 @@ class Listener:
 
     def __init__(self, hub: Hub, last_id: str = "", **query: str) -> None:
         self.hub = hub
-        self.stream = Stream(hub.desk, query, last_id)
+        self.stream = Stream(hub.app, query, last_id)
         self.stream.open()
         hub._streams.add(self.stream)
 
@@ -47,7 +47,7 @@ def _parsed(event: bytes) -> tuple[str, Any]:
 
 @pytest.fixture
 def hub(root: Path) -> Hub:
-    return Hub(Desk(root))
+    return Hub(AppState(root))
 
 
 def add(recorder: Recorder, tag: str, first: int, values: list[float]) -> None:
@@ -89,16 +89,16 @@ def test_a_stream_that_comes_back_goes_on_where_it_was(hub: Hub, root: Path) -> 
     first.events()  # the others saw it while this one was away
     again = Listener(hub, mark, runs="live", tags="acc")
     assert [one["value"] for one in again.of("points")] == [[2.0]]
-    elsewhere = Listener(hub, mark.replace(hub.desk.instance, "00000000"), runs="live", tags="acc")
+    elsewhere = Listener(hub, mark.replace(hub.app.instance, "00000000"), runs="live", tags="acc")
     assert elsewhere.of("points") == []  # another server's cursor says nothing here
 
 
 def test_nothing_is_lost_between_chart_and_stream(hub: Hub, root: Path) -> None:
-    from operant.web.answers import Ask
+    from operant.web.answers import ApiRequest
     from operant.web.charts import charts
 
     recorder = record_run(root / "runs" / "live", "live", {"acc": [0.0, 1.0]}, end="")
-    header, (line,) = decode_charts(charts(hub.desk, Ask(body={"runs": ["live"], "tags": ["acc"]})).body)
+    header, (line,) = decode_charts(charts(hub.app, ApiRequest(body={"runs": ["live"], "tags": ["acc"]})).body)
     assert line["n"] == 2
     add(recorder, "acc", 2, [2.0])
     stream = Listener(hub, runs="live", tags="acc", after=header["cursor"])
@@ -194,7 +194,7 @@ def test_cursors_are_read_as_they_were_written() -> None:
 
 def test_a_stream_ends_with_the_server(hub: Hub) -> None:
     async def follow() -> list[bytes]:
-        stream = Stream(hub.desk, {"list": "1"}, "")
+        stream = Stream(hub.app, {"list": "1"}, "")
         stream.open()
         got = []
         async for event in hub._follow(stream):

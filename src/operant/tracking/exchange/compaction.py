@@ -20,8 +20,8 @@ from operant.tracking.format.blocks import (
     encode_records,
 )
 from operant.tracking.format.segments import new_writer_id, segment_files
-from operant.tracking.reading.log import RunLog, Segment
 from operant.tracking.reading.points import Points, concatenate, shuffle_columns, split_points
+from operant.tracking.reading.run_log import RunLog, Segment
 from operant.tracking.reading.summary import summarize
 
 __all__ = ["compact_run"]

@@ -16,7 +16,7 @@ from operant.tracking.places import check_run_id, run_dir
 from operant.tracking.reading.points import Points
 from operant.web.answers import NotFound
 
-__all__ = ["Fresh", "OpenRun", "RunShelf", "SearchShelf", "run_folder"]
+__all__ = ["Fresh", "OpenRun", "RunCache", "SearchCache", "run_folder"]
 
 MOST_BYTES = 768 << 20
 MOST_RUNS = 2000
@@ -105,7 +105,7 @@ class OpenRun:
             self.forgot = gone.cursor
 
 
-class RunShelf:
+class RunCache:
     """Open runs, those not asked for longest are closed when they hold too much memory together."""
 
     def __init__(self, root: Path) -> None:
@@ -148,7 +148,7 @@ class RunShelf:
         return len(self._runs)
 
 
-class SearchShelf:
+class SearchCache:
     """Searches by name, each read once and then followed."""
 
     def __init__(self, root: Path) -> None:

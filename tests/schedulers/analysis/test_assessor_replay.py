@@ -12,7 +12,7 @@ import pytest
 from operant.assessors import AssessResult, BaseAssessor
 from operant.assessors.builder import ASSESSORS
 from operant.errors import ConfigError, UsageError
-from operant.schedulers.analysis.replay import Curve, find_assessor, read_recording, replay
+from operant.schedulers.analysis.assessor_replay import Curve, find_assessor, read_recording, replay
 from operant.schedulers.exchange.foreign import ForeignTrial, write_search
 
 CONFIG: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""Algorithms that Operant finds by their entry points."""
