@@ -22,6 +22,7 @@ from operant.plotting.charts import (
     Points,
     Spans,
     nice_ticks,
+    short,
     thin,
 )
 from operant.plotting.drawing import Boxes, Dots, Polygon, Polyline, Text, draw_chart, draw_figure
@@ -128,3 +129,9 @@ def test_the_figure_of_matplotlib_has_every_part() -> None:
     shown = [*canvas.collections, *canvas.texts]
     assert sorted(one.get_zorder() for one in shown) == list(range(len(drawing.parts)))
     assert [one.get_text() for one in canvas.texts] == [part.text for part in drawing.parts if isinstance(part, Text)]
+
+
+def test_long_names_that_begin_alike_stay_apart() -> None:
+    names = ["config(scheduler.gamma)", "config(scheduler.step_size)"]
+    assert [short(name) for name in names] == ["config…uler.gamma)", "config….step_size)"]
+    assert short("x" * 18) == "x" * 18

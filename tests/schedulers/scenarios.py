@@ -5,6 +5,7 @@ Each is run again by a test, which compares what it writes with what was written
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ REALS = [
 Behaviour = Callable[[Submission], Simulation]
 
 
-def _config(scheduler: dict[str, Any], searcher: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def config(scheduler: dict[str, Any], searcher: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {
         "task": {"search_args": more.pop("search_args", GRID)},
         "searcher": {"type": "GridSearcher", "reward_attribute": "acc", **(searcher or {})},
@@ -59,12 +60,12 @@ def _plain(job: Submission) -> Simulation:
     return Simulation(1.0 + 0.25 * (_value(job) % 3), {"acc": _value(job), "loss": -_value(job)})
 
 
-def _curve(job: Submission) -> Simulation:
+def curve(job: Submission) -> Simulation:
     reports = [(0.5 * step, "acc", step, _value(job) * step) for step in range(1, 6)]
     return Simulation(3.0, {}, reports=reports)
 
 
-def _by_seed(job: Submission) -> Simulation:
+def by_seed(job: Submission) -> Simulation:
     seed = int(job.job_id.rpartition("s")[2])
     return Simulation(1.0, {"acc": _value(job) + 0.1 * (seed % 5)})
 
@@ -117,7 +118,7 @@ def _tried(setting: dict[str, Any], task_id: int) -> Any:
 
 
 def _fluent(folder: Path, **told: Any) -> Any:
-    search = hpo(_tried).random(silent=True).seed(4).max_workers(1).max_retries(1).name(folder.name)
+    search = hpo(_tried).random(silent=True).seed(4).max_workers(1).max_retries(0).name(folder.name)
     search = search.maximize(R["y"]).concern(R["kind"][0], "first").spaces(
         {"x": uniform(0, 1), "kind": choice([(1, 2), (3, 4)])}
     )  # fmt: skip
@@ -138,36 +139,39 @@ MESSAGES: dict[float, dict[str, Any]] = {
 }
 
 # By name: what is run in which folder. Those that begin with `hpo` use the search folder of the current `.operant`.
-SCENARIOS: dict[str, Callable[[Path], Any]] = {
-    "grid": lambda folder: simulated(
-        folder, _config({"parallel_size": 2, "stop_criterion": {"max_tries": 6}}), _plain
+SCENARIOS: dict[str, Callable[..., Any]] = {
+    "grid": lambda folder, **more: simulated(
+        folder, config({"parallel_size": 2, "stop_criterion": {"max_tries": 6}}), _plain, **more
     ).run(),
-    "tpe_assessor": lambda folder: simulated(
+    "tpe_assessor": lambda folder, **more: simulated(
         folder,
-        _config(
+        config(
             {"parallel_size": 2, "stop_criterion": {"max_tries": 14}, "assessor": MEDIAN}, TPE, search_args=REALS[:1]
         ),
-        _curve,
+        curve,
+        **more,
     ).run(),
-    "seeds_racing": lambda folder: simulated(
+    "seeds_racing": lambda folder, **more: simulated(
         folder,
-        _config(
+        config(
             {"parallel_size": 3, "seeds": [0, 1, 2, 3], "racing": True, "final_check": {"top": 2, "seeds": 3}},
             {"optimize_mode": "minimize"},
         ),
-        _by_seed,
+        by_seed,
+        **more,
     ).run(),
-    "pauses": lambda folder: simulated(
+    "pauses": lambda folder, **more: simulated(
         folder,
-        _config(
+        config(
             {"parallel_size": 1, "assessor": ASHA},
             search_args=[{"type": "Categorical", "name": "x", "data": [6.0, 4.0, 1.0, 0.5]}],
         ),
-        _curve,
+        curve,
+        **more,
     ).run(),
-    "failures": lambda folder: simulated(
+    "failures": lambda folder, **more: simulated(
         folder,
-        _config(
+        config(
             {
                 "parallel_size": 2,
                 "max_retries": 2,
@@ -177,31 +181,34 @@ SCENARIOS: dict[str, Callable[[Path], Any]] = {
             }
         ),
         _failing,
+        **more,
     ).run(),
-    "filtered": lambda folder: simulated(
+    "filtered": lambda folder, **more: simulated(
         folder,
-        _config({"parallel_size": 2, "filter_criterion": "x > 6", "stop_criterion": {"max_reward": 5}}),
+        config({"parallel_size": 2, "filter_criterion": "x > 6", "stop_criterion": {"max_reward": 5}}),
         _plain,
+        **more,
     ).run(),
-    "messages": lambda folder: simulated(folder, _config({"parallel_size": 2}), _plain, MESSAGES).run(),
-    "stopped": lambda folder: simulated(
-        folder, _config({"parallel_size": 2, "seeds": 3}), _by_seed, {1.5: {"type": "stop"}}
+    "messages": lambda folder, **more: simulated(folder, config({"parallel_size": 2}), _plain, MESSAGES, **more).run(),
+    "stopped": lambda folder, **more: simulated(
+        folder, config({"parallel_size": 2, "seeds": 3}), by_seed, {1.5: {"type": "stop"}}, **more
     ).run(),
-    "function": lambda folder: NaiveScheduler(
+    "function": lambda folder, **more: NaiveScheduler(
         folder,
-        _config({"stop_criterion": {"max_tries": 40}}, {"type": "RandomSearcher", "seed": 5}, search_args=REALS),
+        config({"stop_criterion": {"max_tries": 40}}, {"type": "RandomSearcher", "seed": 5}, search_args=REALS),
         function=awkward,
         source=folder.parent,
+        **more,
     ).run(),
-    "hpo_inline": lambda folder: _fluent(folder, max_steps=12, stop_when=R["y"] > 11).run(),
-    "hpo_processes": lambda folder: _fluent(folder, max_steps=8, workers="process").run(),
+    "hpo_inline": lambda folder, **more: _fluent(folder, max_steps=12, stop_when=R["y"] > 11).run(),
+    "hpo_processes": lambda folder, **more: _fluent(folder, max_steps=8, workers="process").run(),
 }
 
 
-def lines(folder: Path) -> Iterator[dict[str, Any]]:
+def lines(folder: Path) -> Iterator[str]:
     """The lines of a journal, without what is another each time."""
     for _, _, line in JournalReader(folder).poll_lines():
-        yield {key: _timeless(key, value) for key, value in line.items()}
+        yield json.dumps({key: _timeless(key, value) for key, value in line.items()})
 
 
 _TIMES = ("wall", "started", "ended", "host", "pid", "time", "digest")

@@ -12,8 +12,8 @@ from tests.machine import patience
 
 from operant.errors import ConfigError, UsageError
 from operant.schedulers import LocalJob, NaiveScheduler
+from operant.schedulers.engine.control import NoView
 from operant.schedulers.engine.state import read_state
-from operant.schedulers.engine.view import NoView
 from operant.schedulers.views.display import LineView, TableView
 from operant.schedulers.views.overview import describe
 from operant.tracking.reading.compares import list_compares

@@ -18,12 +18,12 @@ from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
 from operant.hpo.events import RunnerEventSet
 from operant.hpo.expressions import ExpressionError, text_of
 from operant.hpo.history import History
+from operant.hpo.hook import TrialHook
 from operant.hpo.judging import Judge
 from operant.hpo.memory import Recorded, needs_rescoring, read_recorded, rescore
 from operant.hpo.shape import Shape
 from operant.hpo.thread_sites import InlineSite, ThreadSite, TrialClock, TrialSite
 from operant.hpo.trials import with_task_id
-from operant.hpo.watching import SearchView
 from operant.registry import accepted_arguments, check_arguments
 from operant.schedulers.criteria import BaseStopCriterion, StopCriteria
 from operant.schedulers.criteria.stops import NaiveStopCriterion
@@ -113,20 +113,23 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
                 plan.searcher.take_result(number, record.get("value"))
         clock = TrialClock()
         site = _site(settings, judge, reports_count=plan.assessor is not None)
-        view = SearchView(settings, judge, history)
+        hook = TrialHook(settings, judge, history, plan.searcher)
+        site.on_submit = hook.on_submit
         if not settings.ephemeral:
             _keep_config(folder, config)
         # `force` because settings that may change have been told apart from those that may not, here and not there.
         scheduler = Scheduler(
-            plan, folder, site, clock=clock, view=view, resume=recorded is not None, force=recorded is not None
+            plan, folder, site, clock=clock, hook=hook, resume=recorded is not None, force=recorded is not None
         )
-        view.begin(scheduler, site)
-        scheduler.run()
-    if view.wrong is not None:
+        hook.begin(scheduler.control.jobs)
+        try:
+            best = scheduler.run().best
+        finally:
+            hook.close()
+    if hook.wrong is not None:
         kept = "" if settings.ephemeral else f", and run() under name({name!r}) goes on from there"
-        raise ExpressionError(f"{view.wrong}. Its trials are kept in `history`{kept}") from None
-    best = scheduler.best
-    trial = history.of(best[1].number + 1) if best is not None else None
+        raise ExpressionError(f"{hook.wrong}. Its trials are kept in `history`{kept}") from None
+    trial = history.of(best.number + 1) if best is not None else None
     found = None if trial is None else Best(trial.config, trial.result, trial.metrics)
     return Finished(found, history, None if settings.ephemeral else name)
 

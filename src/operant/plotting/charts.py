@@ -216,4 +216,8 @@ def nice_ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
 
 
 def short(text: str, most: int = 18) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """Cut out of the middle: names of settings begin alike (`config(scheduler.gamma)`) and differ at their ends."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) * 2 // 3
+    return f"{text[: most - 1 - end]}…{text[-end:]}"

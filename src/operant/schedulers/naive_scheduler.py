@@ -13,8 +13,8 @@ from typing import Any
 
 from operant._util.files import write_file
 from operant.errors import UsageError
+from operant.schedulers.engine.control import NoView, View
 from operant.schedulers.engine.scheduler import Outcome, Scheduler
-from operant.schedulers.engine.view import NoView, View
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.plan import load_plan, make_plan
 from operant.schedulers.views.display import LogView

@@ -9,7 +9,7 @@ import pytest
 from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import OperantError
-from operant.schedulers.engine.view import NoView
+from operant.schedulers.engine.control import NoView
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import JournalReader
 

@@ -20,10 +20,11 @@ from typing import Any
 from operant.assessors import ASSESSORS, AssessResult, BaseAssessor, build_assessor
 from operant.errors import UsageError, unknown
 from operant.registry import accepted_arguments
-from operant.schedulers.engine.state import FINAL, JobRecord, SearchState, read_state
+from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.schedulers.planning.rewards import History, RewardRule
 from operant.schedulers.planning.seeds import SeedPlan
 from operant.schedulers.views.recorded import job_history, recorded_rule
+from operant.status import DONE
 
 __all__ = ["Curve", "Recording", "ReplayResult", "assessor_for", "find_assessor", "read_recording", "replay"]
 
@@ -118,7 +119,7 @@ def read_recording(folder: Path) -> Recording:
     rule = recorded_rule(state.opened)
     curves, even, cut = [], 0, 0
     for job in state.jobs.values():
-        if job.is_check or job.status not in FINAL or job.started is None or job.ended is None:
+        if job.is_check or job.status not in DONE or job.started is None or job.ended is None:
             continue
         history = job_history(folder, job.id, rule, state)
         if not history:

@@ -59,7 +59,7 @@ def job_columns(search: LiveSearch) -> tuple[dict[str, list[Any]], dict[str, lis
     """Columns of the jobs in the order of proposal, the settings aligned with them, and their proposals' parents."""
     jobs, proposals = search.jobs(), search.state.proposals
     rows = [job_row(search, job) for job in jobs]
-    names = job_row(search, JobRecord("", 0, None))
+    names = job_row(search, JobRecord("", 0, None, {}))
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in names}
     columns["best_so_far"] = best_so_far(
         [None if row["is_check"] else row["reward"] for row in rows], search.state.maximize

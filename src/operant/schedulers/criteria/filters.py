@@ -15,10 +15,11 @@ FILTER_CRITERIONS = Registry("filter criterion", "operant.filter_criterions")
 
 
 class BaseFilterCriterion:
-    """Says of a proposal whether to drop it. Its settings are in ``job.arg_dict``."""
+    """Says of a proposal whether to drop it before it runs."""
 
     def filter(self, job: Any) -> bool:
-        """True drops the job."""
+        """True drops the job. Called once for each proposal, after it is in the journal and before it costs a try;
+        the settings are in ``job.arg_dict``, and the job has no seed and no status that means anything yet."""
         raise NotImplementedError
 
 

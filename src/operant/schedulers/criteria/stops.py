@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from operant._util.units import parse_duration
 from operant.errors import ConfigError
 from operant.registry import Registry, accepted_arguments
 
-if TYPE_CHECKING:
-    from operant.schedulers.engine.scheduler import Scheduler
-
 __all__ = [
     "STOP_CRITERIONS",
     "BaseStopCriterion",
     "NaiveStopCriterion",
+    "RunningSearch",
     "StopCriteria",
     "build_stop_criterion",
     "get_current_time",
@@ -31,20 +29,52 @@ def get_current_time() -> float:
     return time.time()
 
 
+class RunningSearch(Protocol):
+    """What a stop criterion is shown of the search, as ``scheduler``; it may keep attributes of its own there."""
+
+    is_stop: bool
+    """Set it to True, and nothing more is proposed; jobs that run are waited for."""
+
+    @property
+    def maximize(self) -> bool: ...
+
+    @property
+    def tries(self) -> int:
+        """How many proposals have been tried, or are; those that a filter dropped do not count."""
+
+    @property
+    def best(self) -> Any:
+        """(reward, proposal, rewards by seed) of the best proposal that ran all its seeds, or None."""
+
+    @property
+    def jobs(self) -> Mapping[str, Any]:
+        """All jobs that have had a slot, by id: their ``status``, ``arg_dict``, ``reward``, ``started``, ``ended``."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that this search has run, those before a resume included."""
+
+    def stop(self, reason: str, *, kill: bool) -> None:
+        """Set ``is_stop`` and say why; with ``kill`` jobs that run are ended, and count as KILLED."""
+
+
 class BaseStopCriterion:
-    """Looks on at four moments; ``scheduler.is_stop = True`` ends dispatching, and running jobs are waited for."""
+    """Looks on at four moments; ``scheduler.is_stop = True`` ends dispatching, and running jobs are waited for.
+
+    The controller's own thread calls all of them: they should be quick.
+    """
 
     def before_run(self, scheduler: Any) -> None:
-        """Before the first job."""
+        """Once, before the first job; on a resume after the journal was read."""
 
     def after_run(self, scheduler: Any) -> None:
-        """After the last job."""
+        """Once, after the last job and the final check; not when the search ends by an error of the controller."""
 
     def before_iter(self, scheduler: Any) -> None:
-        """Before each job."""
+        """Before the searcher is asked for another proposal; whoever sets ``is_stop`` here prevents it."""
 
     def after_iter(self, scheduler: Any) -> None:
-        """After each job was started."""
+        """After each job was started (of functions called in the controller's thread: after the call)."""
 
 
 @STOP_CRITERIONS.register_module()
@@ -67,11 +97,11 @@ class NaiveStopCriterion(BaseStopCriterion):
         self.max_reward = _reward(max_reward)
         self.time_limits_per_job = parse_duration(time_limits_per_job, ("time_limits_per_job",), bare_unit="h")
 
-    def before_iter(self, scheduler: Scheduler) -> None:
+    def before_iter(self, scheduler: RunningSearch) -> None:
         if self.max_tries is not None and scheduler.tries >= self.max_tries:
             scheduler.stop("max_tries", kill=False)
 
-    def after_result(self, scheduler: Scheduler, reward: float) -> None:
+    def after_result(self, scheduler: RunningSearch, reward: float) -> None:
         """Called with the reward of each proposal; maximise and minimise both come here as the user knows them."""
         if self.max_reward is None:
             return

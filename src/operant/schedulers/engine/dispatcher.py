@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-import errno
-import heapq
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from operant.errors import OperantError
-from operant.schedulers.engine.trial import MemoryReader, ScheduledJob
-from operant.searchers import Observation, Proposal
-from operant.sites import Submission, make_token
+from operant.schedulers.engine.control import SearchControl
+from operant.schedulers.engine.live_state import DISK_FULL, DISK_FULL_SECONDS, Attempt, LiveState, MemoryReader
+from operant.schedulers.engine.results import Results
+from operant.schedulers.engine.state import JobRecord, ProposalRecord
+from operant.schedulers.engine.workspace import Workspace
+from operant.schedulers.planning.plan import SearchPlan
+from operant.searchers import Observation
+from operant.sites import Site, Submission, make_token
+from operant.status import Status
 
-if TYPE_CHECKING:
-    from operant.schedulers.engine.scheduler import Scheduler
-
-__all__ = ["DISK_FULL", "DISK_FULL_SECONDS", "Dispatcher"]
+__all__ = ["Dispatcher"]
 
 MOST_FILTERED = 1000
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-DISK_FULL_SECONDS = 1.0
 
 
 class Dispatcher:
     """The part of a scheduler that starts jobs."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
+    def __init__(
+        self,
+        state: LiveState,
+        plan: SearchPlan,
+        site: Site,
+        workspace: Workspace | None,
+        folder: Path,
+        control: SearchControl,
+        results: Results,
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.site = site
+        self.workspace = workspace
+        self.folder = folder
+        self.control = control
+        self.results = results
         self._filtered_in_row = 0
         self._disk_full_until = 0.0
 
     def dispatch(self) -> None:
         """Fill the free slots. What is to be started is in the journal before the site hears of it."""
-        submissions: list[Submission] = []
-        now = self.scheduler.clock.now()
-        while self.scheduler.delayed and self.scheduler.delayed[0][0] <= now:
-            self.scheduler.ready.append(heapq.heappop(self.scheduler.delayed)[2])
+        state, submissions = self.state, list[Submission]()
+        now = state.clock.now()
+        state.release_delayed(now)
         try:
-            while (
-                len(self.scheduler.running) < self.scheduler.plan.parallel_size
-                and now >= self._disk_full_until
-                and not self.scheduler.paused
-            ):
+            while len(state.running) < self.plan.parallel_size and now >= self._disk_full_until and not state.paused:
                 job = self._next_job()
                 submission = None if job is None else self._submission(job)
                 if submission is None:
@@ -49,57 +58,45 @@ class Dispatcher:
                 submissions.append(submission)
         except BaseException:
             for submission in submissions:  # nobody has heard of these yet
-                self.scheduler.record_end(
-                    self.scheduler.running.pop(submission.token), "ERROR", "controller_failed", {}
-                )
+                self.results.end(state.running.pop(submission.token).job, Status.ERROR, "controller_failed")
             raise
-        self.scheduler.commit(durable=bool(submissions) and self.scheduler.site.outlives_controller)
+        state.commit(durable=bool(submissions) and self.site.outlives_controller)
         if submissions:
-            self.scheduler.site.submit(submissions)
+            self.site.submit(submissions)
         for _ in submissions:
-            self.scheduler.plan.stop.after_iter(self.scheduler)
+            self.plan.stop.after_iter(self.control)
 
-    def _next_job(self) -> ScheduledJob | None:
-        if self.scheduler.killing is not None:
+    def _next_job(self) -> JobRecord | None:
+        if self.state.killing is not None:
             return None
-        if not self.scheduler.ready and not self._propose():
+        if not self.state.ready and not self._propose():
             return None
-        return self.scheduler.ready.popleft()
+        return self.state.ready.popleft()
 
     def _propose(self) -> bool:
         """Ask the searcher until a proposal passes the filter, and queue its first jobs."""
-        if self.scheduler.is_stop or self.scheduler.exhausted:
+        state, searcher = self.state, self.plan.searcher
+        if state.is_stop or state.exhausted:
             return False
-        self.scheduler.plan.stop.before_iter(self.scheduler)
-        while not self._stops():
-            if not self.scheduler.searcher.ready():
-                return False
-            proposal = self.scheduler.searcher.propose()
+        self.plan.stop.before_iter(self.control)
+        while not self.control.is_stop and searcher.ready():
+            proposal = searcher.propose()
             if proposal is None:
-                self.scheduler.exhausted = True
+                state.exhausted = True
                 return False
-            self.scheduler.journal.append("proposed", number=proposal.number, config=proposal.config, **proposal.extras)
-            if not self._is_filtered(proposal):
-                self.scheduler.tries += 1
-                self.scheduler.open_trial(proposal)
+            if not self._is_filtered(state.proposed(proposal)):
+                self.results.open_trial(proposal.number)
                 return True
         return False
 
-    def _stops(self) -> bool:
-        """Criteria may have changed their mind since it was last looked at."""
-        return self.scheduler.is_stop
-
-    def _is_filtered(self, proposal: Proposal) -> bool:
-        if self.scheduler.plan.filter is None:
+    def _is_filtered(self, proposal: ProposalRecord) -> bool:
+        if self.plan.filter is None:
             return False
-        job = ScheduledJob(
-            str(proposal.number), f"{self.scheduler.name}-{proposal.number}", proposal.number, None, proposal.config
-        )
-        if not self.scheduler.plan.filter.filter(job):
+        if not self.plan.filter.filter(self.state.new_job(proposal, None)):
             self._filtered_in_row = 0
             return False
-        self.scheduler.journal.append("filtered", number=proposal.number)
-        self.scheduler.searcher.observe(Observation(proposal.number, status="FILTERED"))
+        self.state.filtered(proposal.number)
+        self.plan.searcher.observe(Observation(proposal.number, status=Status.FILTERED))
         self._filtered_in_row += 1
         if self._filtered_in_row >= MOST_FILTERED:
             raise OperantError(
@@ -108,51 +105,37 @@ class Dispatcher:
             )
         return True
 
-    def _submission(self, job: ScheduledJob) -> Submission | None:
-        """Give the job its slot; None, with the job back in front of the queue, while it cannot have one."""
-        gpus = None
-        if self.scheduler.plan.gpus is not None:
-            gpus = self.scheduler.plan.gpus.take(job.id)
+    def _submission(self, job: JobRecord) -> Submission | None:
+        """Give the job its slot; None, with the job back in a queue, while it cannot have one."""
+        state, plan, gpus = self.state, self.plan, None
+        if plan.gpus is not None:
+            gpus = plan.gpus.take(job.id)
             if gpus is None:
-                self.scheduler.ready.appendleft(job)
+                state.ready.appendleft(job)
                 return None
-        job.attempt += 1
-        job.token = make_token(job.id, job.attempt, secrets.token_hex(8))
-        job.status, job.reward, job.reason, job.error, job.verdict = "PENDING", None, None, None, None
-        job.started = job.ended = job.begun = None
-        job.judged = 0
-        job.last_report = self.scheduler.clock.now()
+        number = job.attempt + 1
+        token = make_token(job.id, number, secrets.token_hex(8))
+        reader: MemoryReader | None = None
         try:
-            if self.scheduler.workspace is not None:
-                submission = self.scheduler.workspace.prepare(job, gpus)
-                job.reader = self.scheduler.workspace.reader(job)
+            if self.workspace is not None:
+                budget = state.proposals[job.number].budget
+                submission = self.workspace.prepare(job, number, token, budget, gpus)
             else:
-                submission = Submission(
-                    job.token,
-                    job.id,
-                    job.attempt,
-                    [],
-                    self.scheduler.folder,
-                    self.scheduler.folder,
-                    config=job.arg_dict,
-                )
-                job.reader = MemoryReader(self.scheduler.plan.rule)
+                reader = MemoryReader(plan.rule)
+                submission = Submission(token, job.id, number, [], self.folder, self.folder, config=job.arg_dict)
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
             self._wait_for_disk(job)
             return None
-        self.scheduler.journal.append(
-            "submitting", job=job.id, number=job.number, seed=job.seed, attempt=job.attempt, token=job.token
-        )
-        self.scheduler.running[job.token] = job
+        found = reader if self.workspace is None else self.workspace.reader(job)
+        assert found is not None
+        state.submitting(Attempt(job, found, state.clock.now()), number, token)
         return submission
 
-    def _wait_for_disk(self, job: ScheduledJob) -> None:
-        job.attempt -= 1
-        job.keep_work = False
-        if self.scheduler.plan.gpus is not None:
-            self.scheduler.plan.gpus.give_back(job.id)
-        self._disk_full_until = self.scheduler.clock.now() + DISK_FULL_SECONDS
-        heapq.heappush(self.scheduler.delayed, (self._disk_full_until, next(self.scheduler.order), job))
-        self.scheduler.view.note("the disk is full: no job is started until there is room")
+    def _wait_for_disk(self, job: JobRecord) -> None:
+        if self.plan.gpus is not None:
+            self.plan.gpus.give_back(job.id)
+        self._disk_full_until = self.state.clock.now() + DISK_FULL_SECONDS
+        self.state.delay(job, DISK_FULL_SECONDS)
+        self.state.note("the disk is full: no job is started until there is room")

@@ -7,120 +7,122 @@ soon as something else is to be done - a trial failed, somebody paused the searc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-from operant.schedulers.engine.trial import MemoryReader, ScheduledJob, Trial
+from operant.schedulers.engine.control import NoView, ResultHook, SearchControl, View
+from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
+from operant.schedulers.engine.monitor import Monitor
+from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.planning.plan import SearchPlan
 from operant.searchers import Observation, Proposal
 from operant.sites import Event, FunctionSite, Limits, Submission
-from operant.tracking.journal import compact
+from operant.status import Status
 from operant.tracking.journal.journal import GROUP_SECONDS
 
-if TYPE_CHECKING:
-    from operant.schedulers.engine.overseer import Overseer
-    from operant.schedulers.engine.scheduler import Scheduler
-
-__all__ = ["InlineTrials"]
+__all__ = ["InlineTrials", "calls_inline"]
 
 _NOTHING: dict[str, Any] = {}
 _NO_LIMITS = Limits()
+_FINISHED = Status.FINISHED
+
+
+def calls_inline(plan: SearchPlan) -> bool:
+    """Whether nothing but calling is to be done for a trial of this plan."""
+    plain = plan.filter is None and plan.assessor is None and plan.gpus is None
+    return plain and plan.seeds.seeds == (None,)
 
 
 class InlineTrials:
-    """The part of a scheduler that calls functions."""
+    """The part of a scheduler that calls functions.
 
-    def __init__(self, scheduler: Scheduler, overseer: Overseer) -> None:
-        self.scheduler = scheduler
-        self.overseer = overseer
-        plan = scheduler.plan
-        self.applies = (
-            isinstance(scheduler.site, FunctionSite)
-            and scheduler.workspace is None
-            and plan.filter is None
-            and plan.assessor is None
-            and plan.gpus is None
-            and plan.seeds.seeds == (None,)
-        )
-        self._checks = plan.seeds.check_top > 0
-        """Whether the best proposals are asked for at the end. Else none is kept: objects that stay cost the garbage
-        collector more time than it took to make them."""
-        self._token: str | None = None
-        """Of the call under way."""
+    :param handle: takes events of trials that do not go the short way.
+    """
+
+    def __init__(
+        self,
+        state: LiveState,
+        plan: SearchPlan,
+        site: FunctionSite,
+        folder: Path,
+        control: SearchControl,
+        monitor: Monitor,
+        view: View,
+        hook: ResultHook | None,
+        handle: Callable[[list[Any]], None],
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.site = site
+        self.folder = folder
+        self.control = control
+        self.monitor = monitor
+        self.view = view
+        self.hook = hook
+        self.handle = handle
+        self._shows = type(view) is not NoView
+        # A criterion that has nothing to say is not asked: for a call of a microsecond that is much.
+        self._asks = bool(plan.stop.custom)
+        self._looks_at_rewards = plan.stop.rules.max_reward is not None
+        self._job: JobRecord | None = None
+        """That of the call under way."""
+        self._reader: MemoryReader | None = None
         self._reports: list[tuple[int, float, float]] = []
         """(step, value, wall) that it has reported and that no line tells yet."""
 
     def run(self) -> None:
         """Call one trial after the other until there is something to decide."""
-        if not self.applies:
-            return
-        scheduler, due = self.scheduler, 0.0
-        clock, searcher, stop, view = scheduler.clock, scheduler.searcher, scheduler.plan.stop, scheduler.view
+        state, monitor, control, due = self.state, self.monitor, self.control, 0.0
+        clock, searcher, view = state.clock, self.plan.searcher, self.view
+        before_iter = self.plan.stop.before_iter if self._asks else self.plan.stop.rules.before_iter
         careful = searcher.looks_at_results
-        self._lines = compact.Lines(scheduler.journal.epoch, scheduler.plan.rule.attribute)
         while self._nothing_else():
             now = clock.now()
             if clock.has_mail():
-                scheduler.handle_all(clock.wait(0.0))
+                self.handle(clock.wait(0.0))
                 continue
             if now >= due:
-                self.overseer.look_after(now)
-                due = now + self.overseer.timeout()
+                monitor.check(now)
+                due = now + monitor.timeout()
                 continue
-            stop.before_iter(scheduler)
-            if scheduler.is_stop or not searcher.ready():
+            before_iter(control)
+            if state.is_stop or not searcher.ready():
                 return
             proposal = searcher.propose()
             if proposal is None:
-                scheduler.exhausted = True
+                state.exhausted = True
                 return
-            self._try(proposal, now)
+            self._try(proposal)
             if careful:  # its next proposal may take a while, and this result is to survive it
-                scheduler.commit()
-            view.tick(scheduler)
+                state.commit()
+            if self._shows:
+                view.tick(control)
 
     def _nothing_else(self) -> bool:
-        scheduler = self.scheduler
-        return not (
-            scheduler.is_stop
-            or scheduler.exhausted
-            or scheduler.paused
-            or scheduler.ready
-            or scheduler.delayed
-            or scheduler.running
-        )
+        state = self.state
+        return not (state.is_stop or state.exhausted or state.paused or state.ready or state.delayed or state.running)
 
-    def _try(self, proposal: Proposal, now: float) -> None:
-        scheduler, number, config = self.scheduler, proposal.number, proposal.config
-        site, journal, job_id = scheduler.site, scheduler.journal, str(number)
-        assert isinstance(site, FunctionSite)
-        job = scheduler.jobs[job_id] = ScheduledJob(job_id, f"{scheduler.name}-{job_id}", number, None, config)
-        job.budget, job.attempt = proposal.budget, 1
-        token = job.token = self._token = compact.token_of(number, journal.epoch)
-        job.begun = job.last_report = now
-        scheduler.tries += 1
-        scheduler.running[token] = job
+    def _try(self, proposal: Proposal) -> None:
+        state, folder = self.state, self.folder
+        job = self._job = state.begin_inline(proposal)
         try:
-            # In one block with the result of the trial before, which is then safe before this call begins.
-            journal.commit_line(*self._lines.begun(number, config, proposal.extras))
-        except OSError:
-            scheduler.commit()  # which knows what to do when the disk is full
-        folder = scheduler.folder
-        try:
-            info = site.call(Submission(token, job_id, 1, [], folder, folder, _NOTHING, _NO_LIMITS, config))
+            info = self.site.call(
+                Submission(job.token, job.id, 1, [], folder, folder, _NOTHING, _NO_LIMITS, proposal.config)
+            )
         except BaseException:  # ctrl-C: the search ends here
-            self._tell_reports(job)
+            self._leave_to_loop(job)
             raise
         finally:
-            self._token = None
-        scheduler.plan.stop.after_iter(scheduler)
-        ended_well = self._ended_well(job, proposal, info)
-        if not ended_well or self._checks:
-            scheduler.proposals[number] = proposal
-        if not ended_well:
-            self._tell_reports(job)
-            trial = scheduler.trials[number] = Trial(proposal, [])
-            trial.open.add(job_id)
-            scheduler.handle_all([Event("ended", token, info)])
+            self._job = None
+        if self._asks:
+            self.plan.stop.after_iter(self.control)
+        if not self._ended_well(job, info):
+            self._leave_to_loop(job)
+            trial = state.trials[job.number] = Trial(state.proposals[job.number], ())
+            trial.open.add(job.id)
+            self.handle([Event("ended", job.token, info)])
+        self._reader = None
 
     def hear(self, token: str, step: int, value: float) -> bool:
         """A report of the call under way; False when that is not one of these trials.
@@ -128,41 +130,45 @@ class InlineTrials:
         Reports wait until the trial has ended, and are then part of its line. Only when nothing was written for a while
         they are written by themselves: whoever looks on wants to see them before the trial ends.
         """
-        if token != self._token:
+        job, state = self._job, self.state
+        if job is None or token != job.token:
             return False
-        self._reports.append((step, value, self.scheduler.clock.wall()))
-        if self.scheduler.journal.seconds_unseen() > GROUP_SECONDS:
-            self._tell_reports(self.scheduler.running[token])
-            self.scheduler.commit()
+        self._reports.append((step, value, state.clock.wall()))
+        if state.journal.seconds_unseen() > GROUP_SECONDS:
+            self._write_reports(job)
+            state.commit()
         return True
 
-    def _tell_reports(self, job: ScheduledJob) -> None:
+    def _write_reports(self, job: JobRecord) -> Attempt:
         """Records of their own for the reports that wait."""
-        scheduler = self.scheduler
-        if not isinstance(job.reader, MemoryReader):
-            job.reader = MemoryReader(scheduler.plan.rule)
+        if self._reader is None:
+            self._reader = MemoryReader(self.plan.rule)
+        attempt = Attempt(job, self._reader, self.state.clock.now())
         for step, value, wall in self._reports:
-            job.reader.add(scheduler.plan.rule.attribute, step, value, wall)
-            scheduler.journal.append("reported", job=job.id, step=step, value=value, wall=wall)
+            self.state.reported(attempt, self.state.attribute, step, value, wall)
         self._reports.clear()
+        return attempt
 
-    def _ended_well(self, job: ScheduledJob, proposal: Proposal, info: Mapping[str, Any]) -> bool:
+    def _leave_to_loop(self, job: JobRecord) -> None:
+        """Let it be an attempt like any other, from here on."""
+        self.state.running[job.token] = self._write_reports(job)
+
+    def _ended_well(self, job: JobRecord, info: Mapping[str, Any]) -> bool:
         """Take note of an end that needs no decision; False of any other."""
-        scheduler = self.scheduler
         values: Mapping[str, float] = info.get("values", _NOTHING)
-        reward = values.get(scheduler.plan.rule.attribute)
-        if reward is None or info["code"] != 0 or job.verdict is not None:
+        reward = values.get(self.plan.rule.attribute)
+        if reward is None or info["code"] != 0:
             return False
-        number, started, ended = job.number, info["started"], info["ended"]
-        del scheduler.running[job.token]
-        job.status, job.reward, job.reader, job.started, job.ended = "FINISHED", reward, None, started, ended
-        line = self._lines.done(number, values, started, ended, info.get("returned"), self._reports)
-        scheduler.journal.append_line(*line)
+        self.state.finish_inline(job, reward, values, info, self._reports)
         if self._reports:
             self._reports.clear()
-        scheduler.view.changed(scheduler, job)
-        scheduler.searcher.observe(Observation(number, None, 1, "FINISHED", values))
-        if reward == reward:
-            scheduler.note_reward(reward, proposal, {None: reward})
-            scheduler.plan.stop.rules.after_result(scheduler, reward)
+        if self._shows:
+            self.view.changed(self.control, job)
+        if self.hook is not None:
+            decision = self.hook(job, False)
+            if decision is not None and decision.stop is not None:
+                self.control.stop(decision.stop, kill=False)
+        self.plan.searcher.observe(Observation(job.number, None, 1, _FINISHED, values))
+        if self._looks_at_rewards and reward == reward:
+            self.plan.stop.rules.after_result(self.control, reward)
         return True

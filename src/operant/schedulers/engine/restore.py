@@ -3,50 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from operant.assessors import AssessResult
 from operant.errors import UsageError
-from operant.schedulers.engine.state import FINAL, JobRecord, ProposalRecord, SearchState, no_garbage_collection
-from operant.schedulers.engine.trial import MemoryReader, ScheduledJob, Trial
+from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
+from operant.schedulers.engine.results import Results
+from operant.schedulers.engine.state import JobRecord, ProposalRecord, no_garbage_collection
+from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
-from operant.searchers import Observation, Proposal
-from operant.sites import Found
+from operant.schedulers.planning.plan import SearchPlan
+from operant.schedulers.planning.rewards import JobReader
+from operant.searchers import Observation
+from operant.sites import Event, Found, Site
+from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import process_identity
-from operant.tracking.journal import Journal
 
-if TYPE_CHECKING:
-    from operant.schedulers.engine.scheduler import Scheduler
-    from operant.schedulers.planning.rewards import JobReader
+__all__ = ["Restore", "changed_keys"]
 
-__all__ = ["Restored", "changed_keys"]
-
-_USABLE = ("FINISHED", "STOPPED")
 _SHOWN_NAMES = 3
 
 
-class Restored:
-    """The state that a journal leaves behind. Made before the site starts; ``take_over`` comes after."""
+class Restore:
+    """Takes over what a journal leaves behind: :meth:`open` before the site starts, :meth:`take_over` after."""
 
-    def __init__(self, scheduler: Scheduler, journal: Journal, *, resume: bool, force: bool) -> None:
-        self.scheduler = scheduler
-        self._proposals: dict[int, Proposal] = {}
+    def __init__(
+        self, state: LiveState, plan: SearchPlan, site: Site, workspace: Workspace | None, results: Results
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.site = site
+        self.workspace = workspace
+        self.results = results
         self._changed_space = False
-        self._liked: list[str] = []
-        self.state = state = SearchState().fold_all(journal.replay_lines())
-        plan = scheduler.plan
+
+    def open(self, *, resume: bool, force: bool, origin: Mapping[str, Any] | None) -> None:
+        """Refuse what cannot be gone on with, and say in the journal that a controller begins."""
+        state, plan = self.state, self.plan
         if state.opened:
             if not resume:
                 raise UsageError(
-                    f"there is a search {scheduler.name!r} already: --resume goes on with it, `search-ctl rm --task "
-                    f"{scheduler.name}` removes it"
+                    f"there is a search {state.name!r} already: --resume goes on with it, `search-ctl rm --task "
+                    f"{state.name}` removes it"
                 )
             before, now = (config.get("task", {}) for config in (state.opened["config"], plan.config))
             self._changed_space = bool(changed_keys(before.get("search_args"), now.get("search_args")))
             if state.opened["digest"] != plan.digest and not force:
                 keys = ", ".join(changed_keys(state.opened["config"], plan.config)) or "its configuration"
                 raise UsageError(
-                    f"the search {scheduler.name!r} was begun with another configuration ({keys}); "
+                    f"the search {state.name!r} was begun with another configuration ({keys}); "
                     f"--force goes on with the changed one"
                 )
             self._say_if_code_changed()
@@ -55,9 +60,8 @@ class Restored:
         still = state.limits_under({"digest": plan.digest, "limits": limits})
         for name, value in limits.items():
             set_limit(plan, name, last_valid(still, name, value))
-        journal.append(
-            "opened",
-            name=scheduler.name,
+        state.open(
+            name=state.name,
             config=plan.config,
             digest=plan.digest,
             limits=limits,
@@ -65,198 +69,152 @@ class Restored:
             reward=plan.rule.attribute,
             scalars=plan.scalars,
             compare=plan.compare,
-            origin=scheduler.origin,
-            code=None if scheduler.workspace is None else scheduler.workspace.snapshot.name,
+            origin=origin,
+            code=None if self.workspace is None else self.workspace.snapshot.name,
             host=who["host"],
             pid=who["pid"],
-            wall=scheduler.clock.wall(),
+            wall=state.clock.wall(),
         )
 
     def _say_if_code_changed(self) -> None:
         """Jobs of one search may run with different code; nobody should find that out by accident."""
-        workspace, before = self.scheduler.workspace, self.state.opened.get("code")
+        workspace, before = self.workspace, self.state.opened.get("code")
         if workspace is None or before is None or workspace.snapshot.name == before:
             return
         names = workspace.snapshot.differs_from(workspace.snapshot.folder.parent / before)
         more = [f"{len(names) - _SHOWN_NAMES} more"] if len(names) > _SHOWN_NAMES else []
         shown = ", ".join([*names[:_SHOWN_NAMES], *more])
-        self.scheduler.view.note(
+        self.state.note(
             f"the code has changed since this search was last run ({shown or 'its files'}): "
             f"jobs that start from here on run with the new one ({workspace.snapshot.name}, not {before})"
         )
 
     def take_over(self) -> None:
         """Bring the searcher up to date, decide what became of jobs under way, and queue what is left to do."""
-        with no_garbage_collection():
-            self._take_over()
-
-    def _take_over(self) -> None:
-        scheduler, state = self.scheduler, self.state
-        if not state.proposals:
+        if not self.state.proposals:
             return
-        scheduler.seconds_before = state.seconds_before
-        under_way = [job for job in state.jobs.values() if job.status not in FINAL and job.status != "PAUSED"]
-        found = scheduler.site.find([job.token for job in under_way if job.token]) if under_way else {}
-        scheduler.check_records = {job.id: job for job in state.jobs.values() if job.is_check}
-        for job in [job for job in under_way if job.is_check]:
-            self._settle_check(job, found.get(job.token))
-        under_way = [job for job in under_way if not job.is_check]
-        # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
-        adopted = {job.id for job in under_way if job.token in found and _goes_on_or_went_well(found[job.token])}
-        for job in under_way:
-            if job.id not in adopted:
-                job.status, job.reason = "ERROR", "controller_lost"
-                scheduler.journal.append("ended", job=job.id, attempt=job.attempt, status="ERROR", reason=job.reason)
-        again = [job for job in state.jobs.values() if job.status == "ERROR" and not job.is_check]
-        self._restore_searcher({job.number for job in again} | {job.number for job in under_way})
-        self._restore_assessor()
-        by_number: dict[int, list[JobRecord]] = {}
-        for job in state.jobs.values():
-            if not job.is_check:
-                by_number.setdefault(job.number, []).append(job)
-        reopened = {job.number for job in again} | {job.number for job in under_way}
-        self._go_through(reopened, by_number, adopted, found)
+        with no_garbage_collection():
+            found = self._find_attempts()
+            # What failed is run again, and what was under way goes on or is run again.
+            unsettled = UNDER_WAY | {Status.ERROR}
+            reopened = {job.number for job in self.state.jobs.values() if job.status in unsettled and not job.is_check}
+            self._restore_searcher(reopened)
+            liked = self._restore_assessor()
+            self.state.reports.clear()
+            self._queue(reopened, found)
         # Shown again what all jobs reported, the assessor may have come to like one that it had told to pause.
-        for job_id in self._liked:
-            scheduler.go_on(job_id)
-        scheduler.promote()
+        for name in liked:
+            self.state.go_on(name)
+        self.results.promote()
 
-    def _go_through(
-        self, reopened: set[int], by_number: dict[int, list[JobRecord]], adopted: set[str], found: Mapping[str, Any]
-    ) -> None:
-        scheduler, state = self.scheduler, self.state
-        for number, record in state.proposals.items():
-            if record.filtered:
-                continue
-            scheduler.tries += 1
-            if number in reopened or record.status is None:
-                self._reopen(record, by_number.get(number, []), adopted, found)
-            else:
-                self._keep(record, by_number.get(number, []))
+    def _find_attempts(self) -> dict[str, Found]:
+        """Ask the site for attempts that were under way; those that it does not know have ended with an ERROR."""
+        state = self.state
+        under_way = [job for job in state.jobs.values() if job.status in UNDER_WAY]
+        found = self.site.find([job.token for job in under_way if job.token]) if under_way else {}
+        for job in under_way:
+            known = found.get(job.token)
+            # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
+            good = known is not None and _goes_on_or_went_well(known)
+            if job.is_check:
+                self._settle_check(job, good and known is not None and known.state == "ended")
+            elif not good:
+                state.lost(job, Status.ERROR, reason="controller_lost")
+        return found
 
-    def _settle_check(self, record: JobRecord, found: Found | None) -> None:
+    def _settle_check(self, job: JobRecord, ended_well: bool) -> None:
         """A job of the final check was under way: its result counts, or it is run again with the rest of the check."""
-        scheduler = self.scheduler
-        record.status = "ERROR"
-        if (
-            found is not None
-            and found.state == "ended"
-            and _goes_on_or_went_well(found)
-            and scheduler.workspace is not None
-        ):
-            record.status = "FINISHED"
-            record.reward, _ = scheduler.workspace.reader(self._job(record)).result()
-        scheduler.journal.append(
-            "ended", job=record.id, attempt=record.attempt, status=record.status, reward=record.reward
-        )
+        status, reward = Status.ERROR, job.reward
+        if ended_well and self.workspace is not None:
+            status = Status.FINISHED
+            reward, _ = self.workspace.reader(job).result()
+        self.state.lost(job, status, reward=reward)
 
     def _restore_searcher(self, reopened: set[int]) -> None:
-        scheduler, state = self.scheduler, self.state
-        space = scheduler.plan.space
+        state, searcher, space = self.state, self.plan.searcher, self.plan.space
         fitting = [one for one in state.proposals.values() if not self._changed_space or space.contains(one.config)]
         known = {one.number for one in fitting}
-        proposals = [self._proposal(one) for one in fitting]
-        observations = [Observation(one.number, status="FILTERED") for one in fitting if one.filtered]
+        observations = [Observation(one.number, status=Status.FILTERED) for one in fitting if one.filtered]
         last = {number: place for place, number in enumerate(state.observed)}
         for place, number in enumerate(state.observed):
             if last[number] != place or number in reopened or number not in known:
                 continue
             record = state.proposals[number]
             observations.append(Observation(number, None, 1, str(record.status), record.values))
-        scheduler.searcher.restore(observations, proposals)
+        searcher.restore(observations, [one.as_proposal() for one in fitting])
         # Numbers are never given twice, also not those of proposals that a changed space no longer holds.
-        beyond = max(state.proposals) + 1
-        scheduler.searcher._next_number = max(scheduler.searcher._next_number, beyond)
+        searcher._next_number = max(searcher._next_number, max(state.proposals) + 1)
 
-    def _restore_assessor(self) -> None:
-        """Show the assessor again what earlier jobs reported."""
-        scheduler = self.scheduler
-        assessor = scheduler.plan.assessor
+    def _restore_assessor(self) -> list[str]:
+        """Show the assessor again what earlier jobs reported, and return the paused jobs that it likes by now."""
+        assessor, liked = self.plan.assessor, list[str]()
         if assessor is None:
-            return
-        for record in self.state.jobs.values():
-            if record.status in ("FINISHED", "STOPPED", "PAUSED") and not record.is_check:
-                reader = self._reader(record)
-                reader.refresh(ended=True)
-                history = reader.history()
-                if history:
-                    result = assessor.assess_job(record.id, history)
-                    if record.status == "PAUSED" and result is AssessResult.Good:
-                        self._liked.append(record.id)
-                    if record.status == "FINISHED":
-                        assessor.job_end(record.id)
+            return liked
+        for job in self.state.jobs.values():
+            if job.is_check or not (job.status in USABLE or job.status == Status.PAUSED):
+                continue
+            reader = self._reader(job)
+            reader.refresh(ended=True)
+            history = reader.history()
+            if history:
+                result = assessor.assess_job(job.id, history)
+                if job.status == Status.PAUSED and result is AssessResult.Good:
+                    liked.append(job.id)
+                if job.status == Status.FINISHED:
+                    assessor.job_end(job.id)
+        return liked
 
-    def _reader(self, record: JobRecord) -> JobReader | MemoryReader:
-        if self.scheduler.workspace is not None:
-            return self.scheduler.workspace.reader(self._job(record))
-        rule = self.scheduler.plan.rule
+    def _reader(self, job: JobRecord) -> JobReader | MemoryReader:
+        if self.workspace is not None:
+            return self.workspace.reader(job)
+        rule = self.plan.rule
         reader = MemoryReader(rule)
-        for step, value, wall in self.state.reports.get(record.id, ()):
+        for step, value, wall in self.state.reports.get(job.id, ()):
             reader.add(rule.attribute, step, value, wall)
         return reader
 
-    def _keep(self, record: ProposalRecord, jobs: list[JobRecord]) -> None:
-        """A proposal that is done: it counts for the best, and its paused jobs may yet go on."""
-        scheduler = self.scheduler
-        for job in jobs:
-            if job.status == "PAUSED":
-                scheduler.jobs[job.id] = self._job(job)
-                scheduler.proposals[record.number] = self._proposal(record)
-            else:
-                scheduler.earlier[job.status] += 1
-        if record.reward is None or record.raced_out or record.status not in _USABLE or record.reward != record.reward:
-            return
-        proposal = self._proposal(record)
-        scheduler.proposals[record.number] = proposal
-        rewards = {job.seed: job.reward for job in jobs if job.reward is not None}
-        scheduler.note_reward(record.reward, proposal, rewards)
+    def _queue(self, reopened: set[int], found: Mapping[str, Found]) -> None:
+        """Open the trials again that have jobs which failed, or were under way, or never began."""
+        jobs: dict[int, list[JobRecord]] = {number: [] for number in reopened}
+        for job in self.state.jobs.values():
+            if job.number in jobs and not job.is_check:
+                jobs[job.number].append(job)
+        for number, record in self.state.proposals.items():
+            if number in reopened:
+                self._reopen(record, jobs[number], found)
+            elif record.status is None and not record.filtered:
+                self._reopen(record, self._jobs_of(number), found)
 
-    def _reopen(
-        self, record: ProposalRecord, jobs: list[JobRecord], adopted: set[str], found: Mapping[str, Any]
-    ) -> None:
-        """A proposal with jobs that failed, or were under way, or never began."""
-        scheduler = self.scheduler
-        proposal = self._proposal(record)
+    def _jobs_of(self, number: int) -> list[JobRecord]:
+        return [job for job in self.state.jobs.values() if job.number == number and not job.is_check]
+
+    def _reopen(self, record: ProposalRecord, jobs: list[JobRecord], found: Mapping[str, Found]) -> None:
         if not jobs:
-            scheduler.open_trial(proposal)
+            self.results.open_trial(record.number)
             return
-        begun = {job.seed for job in jobs}
-        trial = Trial(proposal, [seed for seed in scheduler.plan.seeds.seeds if seed not in begun])
-        scheduler.trials[record.number] = trial
-        scheduler.proposals[record.number] = proposal
-        for one in jobs:
-            job = self._job(one)
-            scheduler.jobs[job.id] = job
-            if one.status in _USABLE:
-                trial.statuses.append(one.status)
-                if one.reward is not None:
-                    trial.rewards[one.seed] = one.reward
-            elif one.id in adopted:
+        state, begun = self.state, {job.seed for job in jobs}
+        trial = Trial(record, [seed for seed in self.plan.seeds.seeds if seed not in begun])
+        state.trials[record.number] = trial
+        for job in jobs:
+            if job.status in UNDER_WAY:
                 trial.open.add(job.id)
-                scheduler.adopt(job, found[one.token])
-            elif one.status == "ERROR":
+                self._adopt(job, found[job.token])
+            elif job.status == Status.ERROR:
                 trial.open.add(job.id)
-                scheduler.queue(job)
+                state.ready.append(job)
             else:
-                trial.failed = "KILLED"
+                trial.add(job)
         if not trial.open:
-            scheduler.settle(scheduler.jobs[jobs[-1].id])
+            self.results.conclude(trial)
 
-    def _proposal(self, record: ProposalRecord) -> Proposal:
-        found = self._proposals.get(record.number)
-        if found is None:
-            found = Proposal(record.number, record.config, record.budget, record.parent, record.notes)
-            self._proposals[record.number] = found
-        return found
-
-    def _job(self, record: JobRecord) -> ScheduledJob:
-        scheduler = self.scheduler
-        proposal = self.state.proposals[record.number]
-        job = ScheduledJob(record.id, f"{scheduler.name}-{record.id}", record.number, record.seed, proposal.config)
-        job.budget = proposal.budget
-        job.attempt, job.token, job.status = record.attempt, record.token, record.status
-        job.reward, job.started, job.ended = record.reward, record.started, record.ended
-        return job
+    def _adopt(self, job: JobRecord, found: Found) -> None:
+        """Take over an attempt of an earlier controller: it has ended, or goes on and will be heard of."""
+        clock = self.state.clock
+        reader = self.workspace.reader(job) if self.workspace is not None else MemoryReader(self.plan.rule)
+        attempt = self.state.running[job.token] = Attempt(job, reader, clock.now())
+        attempt.begun = clock.now()
+        if found.state == "ended":
+            clock.put(Event("ended", job.token, found.record))
 
 
 def _goes_on_or_went_well(found: Found) -> bool:

@@ -1,38 +1,55 @@
-"""What a search is at any moment, folded from its journal: the same for who resumes it and for who looks on."""
+"""What a search is at any moment, folded from its journal: the same for who runs it, resumes it or looks on."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from operant.searchers import Proposal
+from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import JournalReader
 from operant.tracking.journal.compact import started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
-__all__ = ["FINAL", "JobRecord", "ProposalRecord", "SearchState", "no_garbage_collection", "read_state"]
+__all__ = [
+    "JobRecord",
+    "ProposalRecord",
+    "SearchState",
+    "controller_is_alive",
+    "job_id",
+    "no_garbage_collection",
+    "read_state",
+]
 
-FINAL = frozenset({"FINISHED", "STOPPED", "KILLED", "ERROR"})
-USABLE = frozenset({"FINISHED", "STOPPED"})
+_PENDING, _FINISHED = Status.PENDING, Status.FINISHED
+_NO_VALUES: Mapping[str, float] = {}
+
+
+def job_id(number: int, seed: int | None) -> str:
+    """What the job of a proposal for one seed is called."""
+    return str(number) if seed is None else f"{number}-s{seed}"
 
 
 class JobRecord:
-    """One job as the journal tells it; attempts overwrite each other."""
+    """One job, from the moment it is queued; attempts overwrite each other. Only its search's state changes it."""
 
     __slots__ = (
-        "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "seed", "snapshot",
-        "started", "status", "token",
+        "arg_dict", "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "search",
+        "seed", "snapshot", "started", "status", "token",
     )  # fmt: skip
 
-    def __init__(self, job_id: str, number: int, seed: int | None) -> None:
-        self.id = job_id
+    def __init__(self, name: str, number: int, seed: int | None, arg_dict: Mapping[str, Any], search: str = "") -> None:
+        self.id = name
         self.number = number
         self.seed = seed
-        self.status = "PENDING"
+        self.arg_dict = arg_dict
+        self.search = search
+        self.status: str = _PENDING
         self.attempt = 0
         self.token = ""
         self.reward: float | None = None
@@ -46,31 +63,58 @@ class JobRecord:
         """The user's code that its last attempt ran with: a folder below ``code/``."""
 
     @property
+    def name(self) -> str:
+        return f"{self.search}-{self.id}"
+
+    @property
     def is_check(self) -> bool:
         """Whether it belongs to the final check, not to the search itself."""
         return self.id.startswith("check-")
 
+    def __repr__(self) -> str:
+        return f"JobRecord({self.id!r}, {self.status})"
+
 
 class ProposalRecord:
+    """One proposal and, once all its jobs are done, what came of it."""
+
     __slots__ = ("budget", "config", "filtered", "notes", "number", "parent", "raced_out", "reward", "status", "values")
 
-    def __init__(self, record: dict[str, Any]) -> None:
-        self.number: int = record["number"]
-        self.config: dict[str, Any] = record["config"]
-        self.budget: float | None = record.get("budget")
-        self.parent: int | None = record.get("parent")
-        self.notes: dict[str, Any] | None = record.get("notes")
+    def __init__(
+        self,
+        number: int,
+        config: dict[str, Any],
+        budget: float | None = None,
+        parent: int | None = None,
+        notes: dict[str, Any] | None = None,
+    ) -> None:
+        self.number = number
+        self.config = config
+        self.budget = budget
+        self.parent = parent
+        self.notes = notes
         self.filtered = False
         self.raced_out = False
         self.status: str | None = None
-        self.values: dict[str, float] = {}
+        self.values = _NO_VALUES
         self.reward: float | None = None
+
+    def as_proposal(self) -> Proposal:
+        """As its searcher made it."""
+        return Proposal(self.number, self.config, self.budget, self.parent, self.notes)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its reward is one over all its seeds."""
+        reward = self.reward
+        return reward is not None and reward == reward and not self.raced_out and self.status in USABLE
 
 
 class SearchState:
     """Proposals and jobs of one search, in the order they were made."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.opened: dict[str, Any] = {}
         self.proposals: dict[int, ProposalRecord] = {}
         self.jobs: dict[str, JobRecord] = {}
@@ -89,6 +133,15 @@ class SearchState:
         self.last_wall: float | None = None
         self.paused = False
         """Whether its user told the present controller to start no more jobs for now."""
+        self.maximize = True
+        self.best: ProposalRecord | None = None
+        """The proposal with the best reward over all its seeds; of equals the earliest."""
+        self._dropped = 0
+
+    @property
+    def tries(self) -> int:
+        """Proposals that no filter has dropped."""
+        return len(self.proposals) - self._dropped
 
     def fold_all(self, records: Iterable[dict[str, Any]]) -> SearchState:
         """Take note of records, or of lines that stand for several."""
@@ -111,24 +164,29 @@ class SearchState:
     def _fold_opened(self, record: dict[str, Any]) -> None:
         self.limits = self.limits_under(record)
         self.opened = record
+        self.name = str(record.get("name", self.name))
         self.closed = None
         self.stopping = None
         self.paused = False
+        if self.maximize != record.get("maximize", True):
+            self.maximize = not self.maximize
+            self.best = self._find_best()
         if self.first_wall is None:
             self.first_wall = record.get("wall")
         self._note_wall(record)
 
     def _fold_proposed(self, record: dict[str, Any]) -> None:
-        self.proposals[record["number"]] = ProposalRecord(record)
+        get = record.get
+        number = record["number"]
+        self.proposals[number] = ProposalRecord(number, record["config"], get("budget"), get("parent"), get("notes"))
 
     def _fold_filtered(self, record: dict[str, Any]) -> None:
         self.proposals[record["number"]].filtered = True
+        self._dropped += 1
 
     def _fold_submitting(self, record: dict[str, Any]) -> None:
-        job = self.jobs.get(record["job"])
-        if job is None:
-            job = self.jobs[record["job"]] = JobRecord(record["job"], record["number"], record.get("seed"))
-        job.status, job.attempt, job.token = "PENDING", record["attempt"], record["token"]
+        job = self._job_of(record)
+        job.status, job.attempt, job.token = _PENDING, record["attempt"], record["token"]
         job.reward = job.ended = job.reason = job.error = job.code = None
         job.started, job.snapshot = None, self.opened.get("code")
         self.reports.pop(job.id, None)
@@ -138,12 +196,19 @@ class SearchState:
 
     def _fold_planned(self, record: dict[str, Any]) -> None:
         """Jobs that never got a slot, named when the search is cut off."""
-        job = self.jobs.setdefault(record["job"], JobRecord(record["job"], record["number"], record.get("seed")))
-        job.status = record["status"]
+        self._job_of(record).status = record["status"]
+
+    def _job_of(self, record: dict[str, Any]) -> JobRecord:
+        job = self.jobs.get(record["job"])
+        if job is None:
+            number = record["number"]
+            job = JobRecord(record["job"], number, record.get("seed"), self.proposals[number].config, self.name)
+            self.jobs[job.id] = job
+        return job
 
     def _fold_started(self, record: dict[str, Any]) -> None:
         job = self.jobs[record["job"]]
-        job.status, job.started = "RUNNING", record["wall"]
+        job.status, job.started = Status.RUNNING, record["wall"]
 
     def _fold_assessed(self, record: dict[str, Any]) -> None:
         self.jobs[record["job"]].iteration = record["iteration"]
@@ -164,16 +229,17 @@ class SearchState:
         proposal.status, proposal.values = record["status"], record["values"]
         proposal.reward = record.get("reward")
         self.observed.append(number)
+        self._compare(proposal)
 
     def _fold_begun(self, line: dict[str, Any]) -> None:
         """``proposed`` and ``submitting`` of a first attempt, in one."""
-        number = line["number"]
-        proposal = self.proposals[number] = ProposalRecord(line)
-        if "extras" in line:
-            extras = line["extras"]
+        number, config = line["number"], line["config"]
+        name, extras = str(number), line.get("extras")
+        proposal = self.proposals[number] = ProposalRecord(number, config)
+        if extras is not None:
             proposal.budget, proposal.parent = extras.get("budget"), extras.get("parent")
             proposal.notes = extras.get("notes")
-        job = self.jobs[str(number)] = JobRecord(str(number), number, None)
+        job = self.jobs[name] = JobRecord(name, number, None, config, self.name)
         job.attempt, job.token = 1, token_of(number, line["epoch"])
         job.snapshot = self.opened.get("code")
 
@@ -182,13 +248,14 @@ class SearchState:
         number, values, wall = line["number"], line["values"], line["wall"]
         job, proposal = self.jobs[str(number)], self.proposals[number]
         reward = values[line["of"]]
-        job.status, job.code = "FINISHED", 0
+        job.status, job.code = _FINISHED, 0
         job.reward, job.started, job.ended = reward, started_of(line), wall
-        proposal.status, proposal.values, proposal.reward = "FINISHED", values, reward
+        proposal.status, proposal.values, proposal.reward = _FINISHED, values, reward
         self.observed.append(number)
         if "reports" in line:
             self.reports.setdefault(job.id, []).extend([tuple(one) for one in line["reports"]])
         self._note_wall(line)
+        self._compare(proposal)
 
     def _fold_raced(self, record: dict[str, Any]) -> None:
         self.proposals[record["number"]].raced_out = True
@@ -225,31 +292,41 @@ class SearchState:
             self.seconds_before += max(0.0, wall - self.last_wall)
         self.last_wall = wall
 
-    @property
-    def maximize(self) -> bool:
-        return bool(self.opened.get("maximize", True))
-
-    @property
-    def best(self) -> ProposalRecord | None:
-        """The proposal with the best reward over all its seeds; of equals the earliest."""
-        found: ProposalRecord | None = None
-        for proposal in self.proposals.values():
-            reward = proposal.reward
-            if reward is None or reward != reward or proposal.raced_out or proposal.status not in USABLE:
-                continue
+    def _compare(self, proposal: ProposalRecord) -> None:
+        """Take note of a new result."""
+        best, reward = self.best, proposal.reward
+        if proposal is best:  # another one of the same
+            self.best = self._find_best()
+        elif reward is not None and proposal.counts:
+            best_reward = None if best is None else best.reward
             if (
-                found is None
-                or found.reward is None
-                or (reward > found.reward if self.maximize else reward < found.reward)
+                best is None
+                or best_reward is None
+                or (reward > best_reward if self.maximize else reward < best_reward)
+                or (reward == best_reward and proposal.number < best.number)
             ):
-                found = proposal
-        return found
+                self.best = proposal
+
+    def _find_best(self) -> ProposalRecord | None:
+        ranked = self.ranking()
+        return ranked[0] if ranked else None
+
+    def ranking(self) -> list[ProposalRecord]:
+        """The proposals whose rewards count, the best first and of equals the earliest."""
+        sign = -1.0 if self.maximize else 1.0
+        found = [one for one in self.proposals.values() if one.counts]
+        return sorted(found, key=lambda one: (sign * (one.reward or 0.0), one.number))
+
+    def rewards_of(self, proposal: ProposalRecord, seeds: Iterable[int | None]) -> dict[int | None, float]:
+        """The rewards of a proposal's jobs, by seed."""
+        jobs = [self.jobs.get(job_id(proposal.number, seed)) for seed in seeds]
+        return {job.seed: job.reward for job in jobs if job is not None and job.reward is not None}
 
     def settle_dead(self) -> None:
         """Say of a search without a controller what became of its jobs: those that were under way died with it."""
         for job in self.jobs.values():
-            if job.status in ("PENDING", "RUNNING"):
-                job.status = "ERROR"
+            if job.status in UNDER_WAY:
+                job.status = Status.ERROR
                 job.reason = job.reason or "controller_lost"
 
 
@@ -270,11 +347,11 @@ def read_state(folder: Path) -> tuple[SearchState, str]:
     alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
     state = SearchState().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
     if alive:
-        return state, "RUNNING"
+        return state, Status.RUNNING
     state.settle_dead()
     if state.closed is not None:
         return state, str(state.closed["status"])
-    return state, "ERROR" if state.opened else "PENDING"
+    return state, Status.ERROR if state.opened else Status.PENDING
 
 
 def controller_is_alive(folder: Path) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
-from operant.schedulers.engine.trial import ScheduledJob
+from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.planning.plan import SearchPlan
 from operant.schedulers.planning.rewards import JobReader
-from operant.sites import Limits, Submission, make_token
+from operant.sites import Limits, Submission
 from operant.sites.code import CodeSnapshot, remove_tree
+from operant.status import Status
 
 __all__ = ["Workspace"]
 
@@ -32,18 +32,19 @@ class Workspace:
             name: (str(part.file), snapshot.read_text(str(part.file))) for name, part in plan.space.files.items()
         }
 
-    def token(self, job: ScheduledJob) -> str:
-        return make_token(job.id, job.attempt, secrets.token_hex(8))
-
-    def reader(self, job: ScheduledJob) -> JobReader:
+    def reader(self, job: JobRecord) -> JobReader:
         folder = self.folder / "jobs" / job.id
         return JobReader(folder, folder / "work", self.plan.rule)
 
-    def prepare(self, job: ScheduledJob, gpus: list[str] | None) -> Submission:
+    def prepare(
+        self, job: JobRecord, attempt: int, token: str, budget: float | None, gpus: list[str] | None
+    ) -> Submission:
+        """Make the folder ready for an attempt; one that was paused goes on in the folder it had."""
         folder = self.folder / "jobs" / job.id
         work = folder / "work"
-        if job.attempt > 1:
-            self._set_aside(folder, job)
+        goes_on = job.status == Status.PAUSED
+        if attempt > 1:
+            self._set_aside(folder, attempt - 1, goes_on)
         else:
             folder.mkdir(parents=True, exist_ok=True)
         if not work.exists():
@@ -54,68 +55,67 @@ class Workspace:
             self.snapshot.lay_out(staged, (file for file, _ in self._files.values()))
             self._write_files(job, staged)
             staged.rename(work)
-        env = self._environment(job, folder, work, gpus)
+        env = self._environment(job, attempt, budget, folder, work if goes_on else None)
+        if gpus is not None:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         limits = self.plan.limits
         seconds = None if limits.seconds is None else limits.seconds + _BACKSTOP_SECONDS
         limits = Limits(seconds, limits.memory_bytes, limits.output_bytes, limits.grace_seconds)
-        return Submission(
-            job.token, job.id, job.attempt, self._command(job, work), folder, work, env, limits, job.arg_dict
-        )
+        command = self._command(job, budget, work)
+        return Submission(token, job.id, attempt, command, folder, work, env, limits, job.arg_dict)
 
-    def _command(self, job: ScheduledJob, work: Path) -> list[str]:
+    def _command(self, job: JobRecord, budget: float | None, work: Path) -> list[str]:
         values = dict(job.arg_dict)
         for name, (file, _) in self._files.items():
             values[name] = str(work / file)
         values["job_id"] = job.id
         if job.seed is not None:
             values["seed"] = job.seed
-        if job.budget is not None:
-            values["budget"] = job.budget
-        job.command = self.plan.template.render(values)
-        return job.command
+        if budget is not None:
+            values["budget"] = budget
+        return self.plan.template.render(values)
 
-    def _write_files(self, job: ScheduledJob, work: Path) -> None:
+    def _write_files(self, job: JobRecord, work: Path) -> None:
         for name, (file, text) in self._files.items():
             part = self.plan.space.files[name]
             target = work / file
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(part.render(text, part.values(name, job.arg_dict)), encoding="utf-8")
 
-    def _set_aside(self, folder: Path, job: ScheduledJob) -> None:
-        """Keep what the former attempt left; a job that was paused goes on in the folder it had."""
-        former = job.attempt - 1
-        for name in ("stdout", "stderr", *([] if job.keep_work else ["work"])):
+    def _set_aside(self, folder: Path, former: int, goes_on: bool) -> None:
+        """Keep what the former attempt left."""
+        for name in ("stdout", "stderr", *([] if goes_on else ["work"])):
             path, kept = folder / name, folder / f"{name}-{former}"
             if path.exists() and not kept.exists():
                 path.rename(kept)
 
-    def _environment(self, job: ScheduledJob, folder: Path, work: Path, gpus: list[str] | None) -> dict[str, str]:
+    def _environment(
+        self, job: JobRecord, attempt: int, budget: float | None, folder: Path, goes_on_in: Path | None
+    ) -> dict[str, str]:
         checkpoints = folder / "run" / "checkpoints"
         env = {
             "OPERANT_RUN_DIR": str(folder / "run"),
             "OPERANT_RUN_ID": f"{self.name}/{job.id}",
-            "OPERANT_ATTEMPT": str(job.attempt),
+            "OPERANT_ATTEMPT": str(attempt),
             "OPERANT_JOB_ID": job.id,
         }
         if self.plan.ckpt_save_path is not None:
             kept = checkpoints / self.plan.ckpt_save_path
             kept.mkdir(parents=True, exist_ok=True)
             env["OPERANT_CKPT_DIR"] = str(kept)
-            link = work / self.plan.ckpt_save_path
+            link = folder / "work" / self.plan.ckpt_save_path
             if not link.exists() and not link.is_symlink():
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(kept)
-        if job.attempt > 1:
+        if attempt > 1:
             kept_here = checkpoints.is_dir() and any(checkpoints.iterdir())
             env["OPERANT_RESUME_FROM"] = str(
-                env.get("OPERANT_CKPT_DIR", checkpoints) if kept_here else work if job.keep_work else ""
+                env.get("OPERANT_CKPT_DIR", checkpoints) if kept_here else goes_on_in or ""
             )
         if job.seed is not None:
             env["OPERANT_SEED"] = str(job.seed)
-        if job.budget is not None:
-            env["OPERANT_BUDGET"] = str(job.budget)
-        if gpus is not None:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        if budget is not None:
+            env["OPERANT_BUDGET"] = str(budget)
         if self.plan.rule.pattern is not None:
             env["PYTHONUNBUFFERED"] = "1"  # lines count when they are printed, not when a buffer is full
         return env

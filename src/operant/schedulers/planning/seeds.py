@@ -57,11 +57,13 @@ class SeedPlan:
 
     def loses(self, rewards: Mapping[int | None, float], incumbent: Mapping[int | None, float] | None) -> bool:
         """Whether a proposal with these rewards by seed should run no further ones."""
-        if not self.racing or incumbent is None or len(rewards) < _FEWEST_FOR_TEST:
+        if not self.racing or incumbent is None:
+            return False
+        shared = [seed for seed in rewards if seed in incumbent]  # one of its jobs, once paused, may run again
+        if len(shared) < _FEWEST_FOR_TEST:
             return False
         sign = 1.0 if self.maximize else -1.0
-        ours = [sign * reward for reward in rewards.values()]
-        theirs = [sign * incumbent[seed] for seed in rewards]
+        ours, theirs = ([sign * one[seed] for seed in shared] for one in (rewards, incumbent))
         return paired_worse(ours, theirs, RACE_ALPHA)
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from operant._util.units import duration, printable
-from operant.schedulers.engine.trial import ScheduledJob
-from operant.schedulers.engine.view import View
-from operant.schedulers.views.overview import job_counts
-
-if TYPE_CHECKING:
-    from operant.schedulers.engine.scheduler import Scheduler
+from operant.schedulers.engine.control import SearchProgress, View
+from operant.schedulers.engine.live_state import Attempt
+from operant.schedulers.engine.state import JobRecord
+from operant.status import UNDER_WAY, Status
 
 __all__ = ["LineView", "LogView", "TableView", "make_view"]
 
@@ -33,23 +30,23 @@ class LineView:
     def note(self, text: str) -> None:
         self._write(f"note: {text}")
 
-    def changed(self, scheduler: Scheduler, job: ScheduledJob) -> None:
-        if job.status in ("PENDING", "RUNNING"):
+    def changed(self, search: SearchProgress, job: JobRecord) -> None:
+        if job.status in UNDER_WAY:
             return
         shown = [f"job {job.id}", job.status.lower()]
         if job.reward is not None:
-            shown.append(f"{scheduler.plan.rule.attribute} {job.reward:.6g}")
+            shown.append(f"{search.plan.rule.attribute} {job.reward:.6g}")
         if job.reason:
             shown.append(f"({job.reason})")
         if job.error:
             shown.append(f"- {job.error}")
         self._write(" ".join(shown))
 
-    def tick(self, scheduler: Scheduler) -> None:
+    def tick(self, search: SearchProgress) -> None:
         """Lines come when something happens."""
 
-    def close(self, scheduler: Scheduler) -> None:
-        self._write(summary_line(scheduler))
+    def close(self, search: SearchProgress) -> None:
+        self._write(summary_line(search))
 
     def _write(self, line: str) -> None:
         try:
@@ -88,16 +85,16 @@ class LogView:
         self._view.note(text)
         self._lines.note(text)
 
-    def changed(self, scheduler: Scheduler, job: ScheduledJob) -> None:
-        self._view.changed(scheduler, job)
-        self._lines.changed(scheduler, job)
+    def changed(self, search: SearchProgress, job: JobRecord) -> None:
+        self._view.changed(search, job)
+        self._lines.changed(search, job)
 
-    def tick(self, scheduler: Scheduler) -> None:
-        self._view.tick(scheduler)
+    def tick(self, search: SearchProgress) -> None:
+        self._view.tick(search)
 
-    def close(self, scheduler: Scheduler) -> None:
-        self._view.close(scheduler)
-        self._lines.close(scheduler)
+    def close(self, search: SearchProgress) -> None:
+        self._view.close(search)
+        self._lines.close(search)
         try:
             self._stream.close()
         except OSError:  # a full disk; the journal is what counts
@@ -120,44 +117,45 @@ class TableView:
     def note(self, text: str) -> None:
         self._console.print(f"note: {printable(text)}", markup=False)
 
-    def changed(self, scheduler: Scheduler, job: ScheduledJob) -> None:
-        if job.status == "ERROR":
+    def changed(self, search: SearchProgress, job: JobRecord) -> None:
+        if job.status == Status.ERROR:
             self._console.print(f"job {job.id}: {printable(job.error or 'error')}", markup=False)
 
-    def tick(self, scheduler: Scheduler) -> None:
+    def tick(self, search: SearchProgress) -> None:
         now = time.monotonic()
         if now - self._drawn_at >= _REDRAW_SECONDS:
             self._drawn_at = now
             self._live.start()
-            self._live.update(self._render(scheduler), refresh=True)
+            self._live.update(self._render(search), refresh=True)
 
-    def close(self, scheduler: Scheduler) -> None:
+    def close(self, search: SearchProgress) -> None:
         self._live.start()
-        self._live.update(self._render(scheduler), refresh=True)
+        self._live.update(self._render(search), refresh=True)
         self._live.stop()
-        self._console.print(summary_line(scheduler), markup=False, highlight=False)
+        self._console.print(summary_line(search), markup=False, highlight=False)
 
-    def _render(self, scheduler: Scheduler) -> Any:
+    def _render(self, search: SearchProgress) -> Any:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        numbers = counts(scheduler)
+        numbers = search.counts()
         head = Table.grid(padding=(0, 2))
         head.add_row(*(Text(f"{name} {count}", style="bold" if count else "dim") for name, count in numbers.items()))
         parts: list[Any] = [head]
-        if scheduler.best is not None:
-            reward, proposal, _ = scheduler.best
+        if search.best is not None:
+            reward, proposal, _ = search.best
             settings = ", ".join(f"{key}={value}" for key, value in proposal.config.items())
             parts.append(Text(f"best {reward:.6g} (proposal {proposal.number}: {printable(settings)})", style="green"))
-        parts.append(Text(_time_line(scheduler), style="dim"))
+        parts.append(Text(_time_line(search), style="dim"))
         jobs = Table(box=None, padding=(0, 2))
-        for title in ("job", "running", *scheduler.plan.scalars):
+        for title in ("job", "running", *search.plan.scalars):
             jobs.add_column(title)
-        for job in list(scheduler.running.values())[:_SHOWN_JOBS]:
-            ran = duration(scheduler.clock.now() - job.begun) if job.begun is not None else "waits"
-            jobs.add_row(job.id, ran, *(_latest(job, tag) for tag in scheduler.plan.scalars))
-        if scheduler.running:
+        for attempt in list(search.running)[:_SHOWN_JOBS]:
+            seconds = search.seconds_of(attempt)
+            ran = duration(seconds) if seconds is not None else "waits"
+            jobs.add_row(attempt.job.id, ran, *(_latest(attempt, tag) for tag in search.plan.scalars))
+        if search.running:
             parts.append(jobs)
         return Group(*parts)
 
@@ -166,29 +164,25 @@ def make_view() -> View:
     return TableView() if sys.stdout.isatty() else LineView()
 
 
-def counts(scheduler: Scheduler) -> dict[str, int]:
-    return job_counts(Counter(job.status for job in scheduler.jobs.values()) + scheduler.earlier)
-
-
-def summary_line(scheduler: Scheduler) -> str:
-    numbers = ", ".join(f"{count} {name}" for name, count in counts(scheduler).items() if count)
+def summary_line(search: SearchProgress) -> str:
+    numbers = ", ".join(f"{count} {name}" for name, count in search.counts().items() if count)
     best = ""
-    if scheduler.best is not None:
-        reward, proposal, _ = scheduler.best
-        best = f"; best {scheduler.plan.rule.attribute} {reward:.6g} by proposal {proposal.number}: {proposal.config}"
-    return printable(f"search {scheduler.name}: {scheduler.end[0].lower()} ({scheduler.end[1]}); {numbers}{best}")
+    if search.best is not None:
+        reward, proposal, _ = search.best
+        best = f"; best {search.plan.rule.attribute} {reward:.6g} by proposal {proposal.number}: {proposal.config}"
+    return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}); {numbers}{best}")
 
 
-def _time_line(scheduler: Scheduler) -> str:
-    rules = scheduler.plan.stop.rules
-    parts = [f"{duration(scheduler.elapsed)} so far"]
+def _time_line(search: SearchProgress) -> str:
+    rules = search.plan.stop.rules
+    parts = [f"{duration(search.elapsed)} so far"]
     if rules.max_tries is not None:
-        parts.append(f"{scheduler.tries} of {rules.max_tries} tries")
+        parts.append(f"{search.tries} of {rules.max_tries} tries")
     if rules.time_limits is not None:
-        parts.append(f"{duration(rules.time_limits - scheduler.elapsed)} left")
+        parts.append(f"{duration(rules.time_limits - search.elapsed)} left")
     return ", ".join(parts)
 
 
-def _latest(job: ScheduledJob, tag: str) -> str:
-    value = job.reader.latest(tag) if job.reader is not None else None
+def _latest(attempt: Attempt, tag: str) -> str:
+    value = attempt.reader.latest(tag)
     return "" if value is None else f"{value:.5g}"

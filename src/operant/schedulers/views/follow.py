@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from operant.schedulers.engine.state import USABLE, JobRecord, controller_is_alive
+from operant.schedulers.engine.state import JobRecord, controller_is_alive
 from operant.schedulers.views.live import LiveSearch
+from operant.status import USABLE
 from operant.tracking.journal import post_message
 
 __all__ = ["SearchFollower"]

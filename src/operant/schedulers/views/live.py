@@ -11,7 +11,7 @@ from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
 from operant.schedulers.engine.state import JobRecord, SearchState, controller_is_alive
 from operant.schedulers.planning.limits import last_valid
-from operant.schedulers.views.overview import job_counts
+from operant.status import counts_of
 from operant.tracking.journal import JournalReader
 from operant.tracking.reading.annotations import Annotations
 
@@ -90,7 +90,7 @@ class LiveSearch:
         return sorted(self.state.jobs.values(), key=lambda job: (job.is_check, job.number))
 
     def counts(self) -> dict[str, int]:
-        return job_counts(Counter(self.status_of(job)[0] for job in self.state.jobs.values()))
+        return counts_of(Counter(self.status_of(job)[0] for job in self.state.jobs.values()))
 
     @property
     def elapsed(self) -> float:

@@ -11,7 +11,7 @@ from operant.errors import UsageError, unknown
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.tracking.journal.journal import JOURNAL_NAME
 
-__all__ = ["describe", "find_search", "job_counts", "job_scalars", "list_searches"]
+__all__ = ["describe", "find_search", "job_scalars", "list_searches"]
 
 
 def list_searches(root: Path) -> Iterator[Path]:
@@ -51,19 +51,6 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
         "tries": sum(not one.filtered for one in state.proposals.values()),
         "final_check": list(state.checks.values()) or None,
         "jobs": [_job(job, state, name) for job in jobs],
-    }
-
-
-def job_counts(by_status: Counter[str]) -> dict[str, int]:
-    """How many jobs are defined, waiting, running, finished; and of these successful and abnormal."""
-    success, abnormal = by_status["FINISHED"] + by_status["STOPPED"], by_status["ERROR"] + by_status["KILLED"]
-    return {
-        "defined": by_status.total(),
-        "waiting": by_status["PENDING"] + by_status["PAUSED"],
-        "running": by_status["RUNNING"],
-        "finished": success + abnormal,
-        "success": success,
-        "abnormal": abnormal,
     }
 
 

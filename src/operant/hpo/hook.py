@@ -1,8 +1,8 @@
-"""Follows a running search: keeps its history, calls event sets, and stops it when a condition holds."""
+"""What a fluent search does with each result: keeps its history, tells event sets, and stops when a condition holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from operant.hpo.define_by_run import GrowingSearcher
@@ -11,75 +11,79 @@ from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.judging import Judge, Verdict, metrics_of
 from operant.hpo.trials import TrialEnd
-from operant.schedulers.engine.scheduler import Scheduler
-from operant.schedulers.engine.trial import ScheduledJob
-from operant.schedulers.engine.view import NoView
+from operant.schedulers.engine.control import Decision
+from operant.schedulers.engine.state import JobRecord
+from operant.searchers import BaseSearcher
 from operant.sites import Submission
+from operant.status import USABLE, Status
 
 if TYPE_CHECKING:
     from operant.hpo.running import Settings
-    from operant.hpo.thread_sites import InlineSite, TrialSite
 
-__all__ = ["SearchView"]
+__all__ = ["TrialHook"]
+
+_FINISHED = Status.FINISHED
 
 
-class SearchView(NoView):
-    def __init__(self, settings: Settings, judge: Judge, history: History) -> None:
+class TrialHook:
+    """The result hook of a fluent search."""
+
+    def __init__(self, settings: Settings, judge: Judge, history: History, searcher: BaseSearcher) -> None:
         self.settings = settings
         self.judge = judge
         self.history = history
         history.make = self._finished
-        self._jobs: dict[str, ScheduledJob] = {}
         self.wrong: ExpressionError | None = None
+        """An expression that did not fit what a trial returned."""
+        self._grows = searcher if isinstance(searcher, GrowingSearcher) else None
+        self._jobs: Mapping[str, JobRecord] = {}
         self._condition_met = False
         self._events: list[RunnerEventSet] = list(settings.event_sets)
         if not settings.silent:
             self._events.append(LoggingEventSet(settings.rank, lambda: self.history, settings.max_steps))
 
-    def begin(self, scheduler: Scheduler, site: TrialSite | InlineSite) -> None:
-        settings, self._jobs = self.settings, scheduler.jobs
+    def begin(self, jobs: Mapping[str, JobRecord]) -> None:
+        """The search is about to begin; these are its jobs, more of them as it goes on."""
+        settings, self._jobs = self.settings, jobs
         shown = {"max_steps": settings.max_steps, "max_workers": settings.max_workers, "seed": settings.seed}
         self._tell(lambda one: one.init(settings.searcher_name, {**shown, **settings.options}, settings.function))
         self._tell(lambda one: one.init_ok(settings.target, list(self.judge.shape.axes), settings.concerns))
         self._tell(lambda one: one.run_start())
-        if settings.event_sets:
-            site.on_submit = self._submitted
 
-    def changed(self, scheduler: Scheduler, job: ScheduledJob) -> None:
-        if job.status in ("PENDING", "RUNNING", "PAUSED") or not job.token:
-            return
+    def close(self) -> None:
+        """The search is over."""
+        self._tell(lambda one: one.run_complete(self._condition_met))
+
+    def __call__(self, job: JobRecord, retry: bool) -> Decision | None:
         verdict = self.judge.verdicts.pop(job.token, None)
-        if verdict is not None and verdict.end.final:
-            job.retries = scheduler.plan.max_retries
-        again = job.status == "ERROR" and job.retries < scheduler.plan.max_retries and scheduler.killing is None
-        if verdict is not None and verdict.end.kind == "ok" and isinstance(scheduler.searcher, GrowingSearcher):
-            scheduler.searcher.take_result(job.number, verdict.end.value)
-        if verdict is not None and job.status == "FINISHED" and not self._events:
-            self.history.add_parts(job.number + 1, verdict.end.value, verdict.end.seconds, verdict.columns or None)
+        end = None if verdict is None else verdict.end
+        retry = retry and not (end is not None and end.final)
+        if end is not None and end.kind == "ok" and self._grows is not None:
+            self._grows.take_result(job.number, end.value)
+        if verdict is not None and end is not None and job.status == _FINISHED and not self._events:
+            self.history.add_parts(job.number + 1, end.value, end.seconds, verdict.columns or None)
         else:
             record = self._record(job, verdict)
-            if not again:
+            if not retry:
                 self.history.add(record)
             if self._events:
-                self._tell_end(record, verdict, again)
-        if verdict is None:
-            return
+                self._tell_end(record, verdict, retry)
+        if verdict is None or end is None:
+            return None
         if verdict.wrong is not None and self.wrong is None:
             self.wrong = verdict.wrong
-            scheduler.stop(f"an expression does not fit: {verdict.wrong}", kill=False)
-        elif verdict.stops and not self._condition_met:
+            return Decision(end.final, f"an expression does not fit: {verdict.wrong}")
+        if verdict.stops and not self._condition_met:
             self._condition_met = True
-            scheduler.stop("stop_when", kill=False)
-
-    def close(self, scheduler: Scheduler) -> None:
-        self._tell(lambda one: one.run_complete(self._condition_met))
+            return Decision(end.final, "stop_when")
+        return Decision(final=True) if end.final else None
 
     def _finished(self, task_id: int, value: Any, seconds: float, columns: dict[str, Any] | None) -> TrialRecord:
         verdict = Verdict(TrialEnd("ok", value, seconds))
         verdict.columns = columns or {}
         return self._record(self._jobs[str(task_id - 1)], verdict)
 
-    def _record(self, job: ScheduledJob, verdict: Verdict | None) -> TrialRecord:
+    def _record(self, job: JobRecord, verdict: Verdict | None) -> TrialRecord:
         end = None if verdict is None else verdict.end
         return TrialRecord(
             task_id=job.number + 1,
@@ -102,6 +106,11 @@ class SearchView(NoView):
         for one in self._events:
             call(one)
 
+    @property
+    def on_submit(self) -> Callable[[Submission], None] | None:
+        """What a site calls before each attempt."""
+        return self._submitted if self.settings.event_sets else None
+
     def _submitted(self, job: Submission) -> None:
         task = Task(int(job.job_id) + 1, self.judge.shape.build(job.config))
         if job.attempt == 1:
@@ -112,7 +121,7 @@ class SearchView(NoView):
         task = Task(record.task_id, record.config)
         error = record.error or record.reason or record.status
         self._tell(lambda one: one.try_complete(task, record.metrics))
-        if record.status in ("FINISHED", "STOPPED"):
+        if record.status in USABLE:
             self._tell(lambda one: one.try_ok(task, record.result))
             self._tell(lambda one: one.step_ok(task, TrialResult(record.result, record.metrics, record.target)))
         elif verdict is not None and verdict.end.kind == "skip":
