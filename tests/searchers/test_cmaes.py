@@ -48,7 +48,7 @@ def test_a_converged_run_starts_again_elsewhere_with_twice_the_population():
     searcher = build(BOX[:1], population_size=4)
     run(searcher, 1500)
     assert searcher._restarts >= 1
-    assert searcher._strategy.population_size == 4 * 2**searcher._restarts
+    assert searcher._run.population_size == 4 * 2**searcher._restarts
     stays = build(BOX[:1], population_size=4, restart="none")
     run(stays, 1500)
     assert stays._restarts == 0
@@ -58,13 +58,13 @@ def test_late_results_count_for_a_while_and_then_no_more():
     searcher = build(BOX, population_size=4)
     late, very_late = searcher.propose(), searcher.propose()
     run(searcher, 8)
-    assert searcher._strategy.generation == 2
+    assert searcher._run.generation == 2
     searcher.observe(Observation(late.number, values={"acc": loss(late.config)}))
-    assert len(searcher._generation) == 1
+    assert len(searcher._run._waiting) == 1
     run(searcher, 16)
-    waiting = len(searcher._generation)
+    waiting = len(searcher._run._waiting)
     searcher.observe(Observation(very_late.number, values={"acc": loss(very_late.config)}))
-    assert len(searcher._generation) == waiting
+    assert len(searcher._run._waiting) == waiting
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,20 @@ def test_mistakes_name_the_option():
         build(BOX, restart="ippop")
     with pytest.raises(ConfigError, match="from 4 on"):
         build(BOX, population_size=2)
+
+
+def test_bipop_alternates_large_and_small_runs():
+    searcher = build(BOX[:1], population_size=4, restart="bipop")
+    kinds = []
+    for _ in range(3000):
+        run(searcher, 1)
+        if not kinds or kinds[-1] != (searcher._restarts, searcher._kind):
+            kinds.append((searcher._restarts, searcher._kind))
+    assert {kind for _, kind in kinds} == {"large", "small"}
+    assert searcher._doublings < searcher._restarts
+
+
+def test_the_first_run_may_start_anywhere():
+    assert build(BOX, sigma=1e-6).propose().config["x0"] == pytest.approx(0.0, abs=1e-3)
+    starts = [build(BOX, sigma=1e-6, start="random", seed=seed).propose().config["x0"] for seed in range(3)]
+    assert len({round(start, 1) for start in starts}) > 1

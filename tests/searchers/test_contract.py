@@ -72,3 +72,14 @@ class TestSkoptExtraTrees(Built):
     kind = "SkoptSearcher"
     options = {"base_estimator": "ET", "n_initial_points": 10, "acq_func": "EI"}  # noqa: RUF012
     trials = 14
+
+
+class TestLamcts(Built):
+    kind = "LamctsSearcher"
+    options = {"ninits": 8, "leaf_size": 6}  # noqa: RUF012
+
+
+class TestTurbo(Built):
+    kind = "TurboSearcher"
+    options = {"n_initial_points": 6}  # noqa: RUF012
+    trials = 16

@@ -8,9 +8,11 @@ from operant.searchers.cmaes import CmaEsSearcher
 from operant.searchers.evolution import EvolutionSearcher
 from operant.searchers.gp import GpSearcher
 from operant.searchers.grid import GridSearcher
+from operant.searchers.lamcts import LamctsSearcher
 from operant.searchers.random import RandomSearcher
 from operant.searchers.skopt import SkoptSearcher
 from operant.searchers.tpe import TpeSearcher
+from operant.searchers.turbo import TurboSearcher
 
 __all__ = [
     "COMMON_KEYS",
@@ -21,6 +23,7 @@ __all__ = [
     "EvolutionSearcher",
     "GpSearcher",
     "GridSearcher",
+    "LamctsSearcher",
     "NotReady",
     "Observation",
     "Proposal",
@@ -29,5 +32,6 @@ __all__ = [
     "SpellingNote",
     "TpeSearcher",
     "Trial",
+    "TurboSearcher",
     "build_searcher",
 ]

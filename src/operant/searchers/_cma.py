@@ -31,21 +31,35 @@ class Strategy(Protocol):
 
     def converged(self) -> bool: ...
 
+    def mean(self) -> tuple[list[float], list[float]] | None:
+        """The middle of the distribution, raw and as a point; None where categories have no middle."""
+
+    def spread(self) -> float:
+        """The largest standard deviation of a coordinate."""
+
 
 def make_strategy(
     layout: Layout,
     *,
     sigma: float,
     population_size: int | None,
-    growth: int,
-    mean_rng: np.random.Generator | None,
+    mean: np.ndarray | None = None,
+    clip: bool = False,
 ) -> Strategy:
-    """A new run: in the middle, or (`mean_rng`) somewhere else; `growth` multiplies the population."""
-    count = population_size or 4 + math.floor(3 * math.log(max(len(layout.arguments), 1)))
+    """A new run around `mean` (default: the middle); `clip` puts draws outside onto the border.
+
+    Otherwise they are drawn again, which keeps the distribution away from borders.
+    """
+    count = population_size or default_population(layout)
     varying = [i for i, a in enumerate(layout.arguments) if a.leaf.size > 1]
     mixed = any(a.categorical or a.leaf.size <= _MOST_ORDERED for a in (layout.arguments[i] for i in varying))
     strategy = _Mixed if mixed or not varying else _Continuous
-    return strategy(layout, varying, sigma, max(count, 4) * growth, mean_rng)
+    start = np.full(len(layout.arguments), 0.5) if mean is None else mean
+    return strategy(layout, varying, sigma, max(count, 4), start, clip)
+
+
+def default_population(layout: Layout) -> int:
+    return 4 + math.floor(3 * math.log(max(len(layout.arguments), 1)))
 
 
 def _library_seed(seed: tuple[int, ...]) -> int:
@@ -60,16 +74,16 @@ class _Continuous:
         varying: list[int],
         sigma: float,
         population_size: int,
-        mean_rng: np.random.Generator | None,
+        mean: np.ndarray,
+        clip: bool,
     ) -> None:
         self._size = len(layout.arguments)
         self._varying = varying
-        n = len(varying)
-        mean = np.full(n, 0.5) if mean_rng is None else mean_rng.random(n)
+        self._clip = clip
         self._cma: Any = require("cmaes").CMA(
-            mean=mean,
+            mean=mean[varying],
             sigma=sigma,
-            bounds=np.tile([0.0, 1.0], (n, 1)),
+            bounds=None if clip else np.tile([0.0, 1.0], (len(varying), 1)),
             n_max_resampling=_RESAMPLINGS,
             population_size=population_size,
         )
@@ -84,7 +98,17 @@ class _Continuous:
 
     def ask(self, seed: tuple[int, ...]) -> tuple[list[float], list[float]]:
         self._cma.reseed_rng(_library_seed(seed))
-        raw = self._cma.ask().tolist()
+        drawn = self._cma.ask()
+        return self._placed(drawn.clip(0.0, 1.0) if self._clip else drawn)
+
+    def mean(self) -> tuple[list[float], list[float]] | None:
+        return self._placed(self._cma.mean.clip(0.0, 1.0))
+
+    def spread(self) -> float:
+        return float(self._cma._sigma * np.sqrt(np.diag(self._cma._C).max()))
+
+    def _placed(self, values: np.ndarray) -> tuple[list[float], list[float]]:
+        raw = values.tolist()
         point = [0.5] * self._size
         for i, value in zip(self._varying, raw, strict=True):
             point[i] = value
@@ -108,7 +132,8 @@ class _Mixed:
         varying: list[int],
         sigma: float,
         population_size: int,
-        mean_rng: np.random.Generator | None,
+        mean: np.ndarray,
+        clip: bool,
     ) -> None:
         self._size = len(layout.arguments)
         sizes = {i: layout.arguments[i].leaf.size for i in varying}
@@ -126,7 +151,7 @@ class _Mixed:
             options["c_space"] = self._category_sizes
         numbers = len(self._continuous) + len(self._ordered)
         if numbers:
-            options["mean"] = np.full(numbers, 0.5) if mean_rng is None else mean_rng.random(numbers)
+            options["mean"] = mean[self._continuous + self._ordered]
             options["cov"] = np.eye(numbers) * sigma**2
             options["sigma"] = 1.0
         library = require("cmaes")
@@ -168,6 +193,14 @@ class _Mixed:
             # The library scales its penalty for leaving the range by this difference and cannot do without.
             values = values.argsort(kind="stable").argsort().astype(float)
         self._cma.tell([(self._rebuild(raw), value) for (raw, _), value in zip(results, values, strict=True)])
+
+    def mean(self) -> tuple[list[float], list[float]] | None:
+        return None
+
+    def spread(self) -> float:
+        if not (self._continuous or self._ordered):
+            return math.inf
+        return float(self._cma._sigma * np.sqrt(np.diag(self._cma._C).max()))
 
     def _rebuild(self, raw: list[float]) -> Any:
         numbers = len(self._continuous) + len(self._ordered)

@@ -112,6 +112,22 @@ class GaussianProcess:
         variance = self._signal - np.einsum("ij,ij->j", v, v)
         return k.T @ self._alpha, np.sqrt(np.maximum(variance, 1e-12))
 
+    def draw(self, points: Array, rng: np.random.Generator) -> Array:
+        """One function drawn from the posterior, at some points."""
+        z = self._features(points)
+        k = self._covariance(self._z, z)
+        v = self._linalg.solve_triangular(self._chol, k, lower=True, check_finite=False)
+        joint = self._covariance(z, z) - v.T @ v
+        jitter = 1e-8 * self._signal
+        while True:
+            joint[np.diag_indices(len(joint))] += jitter
+            factor, failed = self._linalg.lapack.dpotrf(joint, lower=1, clean=1)
+            if not failed:
+                break
+            jitter *= 10
+        drawn: Array = k.T @ self._alpha + factor @ rng.standard_normal(len(points))
+        return drawn
+
     def predict_gradient(self, point: Array, columns: Array) -> tuple[float, float, Array, Array]:
         """Mean and deviation at one point, and their derivatives by some numeric columns."""
         z = self._features(point[None])

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import one_of, positive, whole_number
-from operant.searchers._cma import Strategy, make_strategy
+from operant.searchers._cma import default_population
+from operant.searchers._cma_run import CmaRun
 from operant.searchers._records import Proposal, Trial
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
 from operant.space import Container
 
-_RESTARTS = ("ipop", "none")
-# How many generations a result may be late and still be learnt from.
-_LATEST = 3
+_RESTARTS = ("ipop", "bipop", "none")
+_STARTS = ("centre", "random")
 _DRAWS = 20
 
 
@@ -33,7 +33,9 @@ class CmaEsSearcher(BaseSearcher):
         population_size: results in one generation (default: 4 + 3 log of the number of arguments).
         sigma: the first step size, as a part of the range.
         restart: `ipop` starts again elsewhere with twice the population when a run has converged
-            (Auger and Hansen 2005), `none` goes on sampling where it has.
+            (Auger and Hansen 2005), `bipop` by turns so and with small populations and steps (Hansen 2009),
+            whichever of the two has used fewer trials; `none` goes on sampling where it has.
+        start: where the first run begins, in the `centre` of all ranges or at a `random` point.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class CmaEsSearcher(BaseSearcher):
         population_size: int | None = None,
         sigma: float = 1 / 6,
         restart: str = "ipop",
+        start: str = "centre",
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         if population_size is not None:
@@ -54,30 +57,38 @@ class CmaEsSearcher(BaseSearcher):
         self.population_size = population_size
         self.sigma = positive(sigma, "sigma")
         self.restart = one_of(restart, "restart", _RESTARTS)
+        self.start = one_of(start, "start", _STARTS)
         self._restarts = 0
-        self._strategy = self._start()
-        # Results of this generation that wait for the others: the point that was drawn, its score.
-        self._generation: list[tuple[list[float], float]] = []
+        # How often the population was doubled, and the trials that large and small runs have used (bipop).
+        self._doublings = 0
+        self._used = {"large": 0, "small": 0}
+        self._kind = "large"
+        self._this_run = 0
+        self._small_limit = 0.0
+        self._run = self._start()
         self._worst = math.inf
 
-    def _start(self) -> Strategy:
-        return make_strategy(
-            self.space.layout,
-            sigma=self.sigma,
-            population_size=self.population_size,
-            growth=2**self._restarts,
-            mean_rng=None if self._restarts == 0 else np.random.default_rng([self.seed, 0xCA, self._restarts]),
-        )
+    def _start(self) -> CmaRun:
+        rng = np.random.default_rng([self.seed, 0xCA, self._restarts])
+        somewhere = self._restarts > 0 or self.start == "random"
+        mean = rng.random(self.space.dimensions) if somewhere else None
+        default = self.population_size or default_population(self.space.layout)
+        population, sigma = default * 2**self._doublings, self.sigma
+        if self._kind == "small":
+            # Hansen 2009, "Benchmarking a BI-population CMA-ES", section 2: a random small population and step.
+            largest = 2.0**self._doublings
+            population = max(int(default * (largest / 2) ** (rng.random() ** 2)), default)
+            sigma *= 10.0 ** (-2 * rng.random())
+        return CmaRun(self.space.layout, sigma=sigma, population_size=population, mean=mean)
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
             return None
         for draw in range(_DRAWS):
-            raw, point = self._strategy.ask(seed=(self.seed, number, draw))
+            asked, point = self._run.ask(seed=(self.seed, number, draw))
             config = self.space.decode(point)
             if self.is_new(config):
-                notes = {"restart": self._restarts, "generation": self._strategy.generation, "raw": raw}
-                return Proposal(number, config, notes=notes)
+                return Proposal(number, config, notes={"restart": self._restarts, **asked})
         fresh = self.fresh(self.rng(number))
         return None if fresh is None else Proposal(number, fresh)
 
@@ -87,16 +98,23 @@ class CmaEsSearcher(BaseSearcher):
         notes = trial.notes
         if notes is None or notes["restart"] != self._restarts:
             return
-        if notes["generation"] < self._strategy.generation - _LATEST:
-            return
-        self._generation.append((notes["raw"], trial.score if trial.state == "finished" else math.nan))
-        if len(self._generation) < self._strategy.population_size:
-            return
-        # A failed trial counts as the worst result so far: the strategy moves away from where it was.
+        self._this_run += 1
         worst = self._worst if math.isfinite(self._worst) else 0.0
-        told = [(raw, -(worst if math.isnan(score) else score)) for raw, score in self._generation]
-        self._generation = []
-        self._strategy.tell(told)
-        if self.restart == "ipop" and self._strategy.converged():
-            self._restarts += 1
-            self._strategy = self._start()
+        score = trial.score if trial.state == "finished" else math.nan
+        if self._run.tell(notes, score, worst) and self.restart != "none" and self._over():
+            self._next_run()
+
+    def _over(self) -> bool:
+        return self._run.converged() or (self._kind == "small" and self._this_run > self._small_limit)
+
+    def _next_run(self) -> None:
+        self._used[self._kind] += self._this_run
+        if self._kind == "large":
+            # A small run may use half of what the last large one did.
+            self._small_limit = self._this_run / 2
+        small = self.restart == "bipop" and self._doublings > 0 and self._used["small"] < self._used["large"]
+        self._kind = "small" if small else "large"
+        self._doublings += not small
+        self._restarts += 1
+        self._this_run = 0
+        self._run = self._start()

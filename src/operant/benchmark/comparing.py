@@ -1,0 +1,86 @@
+"""Runs a searcher on a function with no scheduler between: what a comparison repeats for each searcher and seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from operant.benchmark.functions import Function, search_args
+from operant.searchers import Observation, build_searcher
+
+_CONFIRMING = 0xC0
+
+
+@dataclass
+class Outcome:
+    """What one search came to. A hit is a sample at the threshold whose mean over fresh episodes is there too."""
+
+    searcher: str
+    function: str
+    seed: int
+    samples: int
+    best: float
+    # The first sample with a confirmed reward, None without one; what confirming cost, in episodes.
+    hit: int | None = None
+    confirmed: float | None = None
+    confirming_episodes: int = 0
+    checks: int = 0
+    # How many regions the tree had at the hit (1: it had not split); None of searchers without a tree.
+    regions: int | None = None
+    propose_seconds: float = 0.0
+    # The best value after each sample.
+    curve: list[float] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_search(
+    name: str,
+    options: Mapping[str, Any],
+    function: Function,
+    seed: int,
+    samples: int,
+    threshold: float | None = None,
+    confirm_rollouts: int = 20,
+    each: Callable[[int, float, Any], None] | None = None,
+) -> Outcome:
+    """Ask, evaluate and tell, one sample after the other, until the threshold is reached or the samples are used up."""
+    searcher = build_searcher({**options, "seed": seed}, search_args(function))
+    outcome = Outcome(name, function.name, seed, 0, -np.inf)
+    for number in range(samples):
+        started = time.perf_counter()
+        proposal = searcher.propose()
+        outcome.propose_seconds += time.perf_counter() - started
+        if proposal is None:
+            break
+        point = list(proposal.config.values())
+        value = function(point, [seed, number])
+        searcher.observe(Observation(proposal.number, values={"acc": value}))
+        outcome.samples = number + 1
+        outcome.best = max(outcome.best, value)
+        outcome.curve.append(outcome.best)
+        if each is not None:
+            each(number, value, searcher)
+        if threshold is not None and value >= threshold:
+            outcome.checks += 1
+            outcome.confirmed = confirm(function, point, [seed, number], confirm_rollouts)
+            outcome.confirming_episodes += confirm_rollouts
+            if outcome.confirmed >= threshold:
+                outcome.hit = number + 1
+                break
+    tree = getattr(searcher, "tree", None)
+    outcome.regions = None if tree is None else len(tree().splitlines())
+    return outcome
+
+
+def confirm(function: Function, point: list[float], seed: list[int], rollouts: int) -> float:
+    """The mean return over fresh episodes; of a formula, which is not random, its value."""
+    returns = getattr(function, "returns", None)
+    if returns is None:
+        return function(point, seed)
+    return float(np.mean(returns(point, [*seed, _CONFIRMING], rollouts)))

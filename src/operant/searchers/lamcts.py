@@ -1,0 +1,314 @@
+"""LamctsSearcher: learns a tree of regions, chooses one as a tree search does, and searches inside it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from operant._util.checks import is_number, one_of, positive, whole_number
+from operant.errors import ConfigError
+from operant.searchers._cma import default_population
+from operant.searchers._cma_run import CmaRun
+from operant.searchers._extras import one_thread
+from operant.searchers._history import History, filled_scores
+from operant.searchers._records import Proposal, Trial
+from operant.searchers._regions import Partition, Region, tree_text
+from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.builder import SEARCHERS
+from operant.searchers.random import Design
+from operant.space import Container
+
+_SOLVERS = ("cmaes",)
+_KERNELS = ("linear", "poly", "rbf", "sigmoid")
+_STARTS = ("centre", "random")
+_DRAWS = 20
+# Means of rewards beyond this could not be computed.
+_HUGE = 1e150
+_log = logging.getLogger(__name__)
+
+
+@SEARCHERS.register_module()
+class LamctsSearcher(BaseSearcher):
+    """LA-MCTS (Wang, Fonseca, Tian, NeurIPS 2020) around a local solver.
+
+    After `ninits` evenly spread samples the space is parted: good samples from bad ones, again and again, until a
+    region has `leaf_size` samples. Upper confidence bounds choose a region, and a run of the solver begins in it and
+    prefers points of that region. The partition follows the samples while the run goes on. When the run has collapsed
+    (all its results are equal, or no better than those long before), its last samples count as visits but not as
+    successes, and the bounds choose again; a run that was the best so far is first gone over with smaller steps.
+
+    Args:
+        dims: the number of search args, as a check.
+        Cp: how much a region that was visited seldom is preferred, in units of the reward. Higher explores more;
+            a tenth of the highest reward is much, 0 always takes the better half.
+        leaf_size: samples from which on a region is parted. Small ones follow few samples closely.
+        kernel_type: of the support vector machines: `rbf`, `poly`, `linear` or `sigmoid`.
+        gamma_type: their kernel's width: `auto`, `scale`, or a number.
+        ninits: evenly spread samples before the first partition.
+        solver: what searches inside a region: `cmaes`.
+        enable_cuda: accepted; the solvers use the CPU.
+        sigma: the first step size of a run, as a part of the range (default: so that a step is as long as the range
+            of one argument, however many there are; at most 0.3).
+        population_size: results in one generation (default: 4 + 3 log of the number of arguments).
+        start: whether the first sample is the `centre` of all ranges or a `random` one.
+        partition: False leaves out the tree: the same solver with restarts at random, for comparison.
+    """
+
+    def __init__(
+        self,
+        search_space: Container | Sequence[Mapping[str, Any]],
+        reward_attribute: str = "acc",
+        optimize_mode: str = "maximize",
+        seed: int = 0,
+        lag: int | None = None,
+        *,
+        dims: int | None = None,
+        Cp: float = 1.0,
+        leaf_size: int = 20,
+        kernel_type: str = "rbf",
+        gamma_type: str | float = "auto",
+        ninits: int = 30,
+        solver: str = "cmaes",
+        enable_cuda: bool = False,
+        sigma: float | None = None,
+        population_size: int | None = None,
+        start: str = "random",
+        partition: bool = True,
+    ) -> None:
+        super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
+        if dims is not None and whole_number(dims, "dims", least=1) != self.space.dimensions:
+            raise ConfigError(f"`dims` is {dims}, but there are {self.space.dimensions} search args", ("dims",))
+        if not is_number(Cp) or not 0 <= Cp < math.inf:
+            raise ConfigError(f"`Cp` must be a number from 0 on, not {Cp!r}", ("Cp",))
+        self.Cp = float(Cp)
+        self.leaf_size = whole_number(leaf_size, "leaf_size", least=2)
+        self.kernel_type = one_of(kernel_type, "kernel_type", _KERNELS)
+        gamma = gamma_type if is_number(gamma_type) else one_of(gamma_type, "gamma_type", ("auto", "scale"))
+        self.gamma_type = positive(gamma, "gamma_type") if is_number(gamma) else gamma
+        self.ninits = whole_number(ninits, "ninits", least=2)
+        self.solver = one_of(solver, "solver", _SOLVERS)
+        default = min(1 / math.sqrt(max(self.space.dimensions, 1)), 0.3)
+        self.sigma = positive(default if sigma is None else sigma, "sigma")
+        if population_size is not None:
+            whole_number(population_size, "population_size", least=4)
+        self.population_size = population_size
+        self.start = one_of(start, "start", _STARTS)
+        self.partition = partition
+        if enable_cuda:
+            _log.warning("enable_cuda: LamctsSearcher computes on the CPU; its models are too small for a GPU to help")
+        self._history = History(self.space)
+        self._design = Design("lhs", self.space.dimensions, self.seed, self.ninits)
+        # The run (None before the first) of each ended trial, in the order of the history.
+        self._run_of: list[int | None] = []
+        self._worst = math.inf
+        self._number = -1
+        self._start: dict[str, Any] = {"spent": [], "level": -math.inf}
+        self._run: CmaRun | None = None
+        # The region in which the run proposes, and how many ended trials its partition was made from.
+        self._region: Region | None = None
+        self._seen_rows = 0
+
+    # -- proposals -------------------------------------------------------------------------------------------
+
+    def _propose(self, number: int) -> Proposal | None:
+        if self.exhausted:
+            return None
+        if number < self.ninits or np.isfinite(self._history.scores).sum() < 2:
+            first = number == 0 and self.start == "centre"
+            point = np.full(self.space.dimensions, 0.5) if first else self._design.point(number)
+            config = self.space.decode(point)
+            if self.is_new(config):
+                return Proposal(number, config)
+        else:
+            with one_thread():
+                proposal = self._propose_inside(number)
+            if proposal is not None:
+                return proposal
+        fresh = self.fresh(self.rng(number))
+        return None if fresh is None else Proposal(number, fresh)
+
+    def _propose_inside(self, number: int) -> Proposal | None:
+        notes: dict[str, Any] = {}
+        if self._run is None or self._over(self._run):
+            notes["start"] = self._next_start(self._run, self.rng(number))
+            self._begin(self._number + 1, notes["start"])
+        assert self._run is not None
+        region = self._follow(self._run)
+        notes |= {"run": self._number, "seen": self._seen_rows, "path": region.path if region else ""}
+        for draw in range(_DRAWS):
+            asked, point = self._run.ask((self.seed, number, draw), region)
+            config = self.space.decode(point)
+            if self.is_new(config):
+                return Proposal(number, config, notes=notes | asked)
+        return None
+
+    def _follow(self, run: CmaRun) -> Region | None:
+        """The region of the run: the partition is made anew when there are a generation or 5 % more samples."""
+        if not self.partition:
+            return None
+        rows = len(self._history)
+        if self._region is None or rows >= self._seen_rows + max(run.population_size, rows // 20):
+            if self._region is not None or not self._seen_rows:
+                self._seen_rows = rows
+            partition = self._partition(self._seen_rows)
+            middle = run.middle()
+            self._region = partition.walk(self.Cp) if middle is None else partition.follow(middle)
+        return self._region
+
+    def _partition(self, rows: int) -> Partition:
+        values = filled_scores(self._history.scores[:rows]).clip(-_HUGE, _HUGE)
+        spent = self._spent_rows(rows)
+        if spent.any():
+            values = np.where(spent, np.median(values[~spent]) if not spent.all() else 0.0, values)
+        return Partition(self._history.points[:rows], values, self.leaf_size, self.kernel_type, self.gamma_type)
+
+    def _spent_rows(self, rows: int) -> np.ndarray:
+        """The later halves of the runs that have collapsed: where they ended there is nothing left to find."""
+        spent = np.zeros(rows, dtype=bool)
+        if self._start["spent"]:
+            of = np.array([-1 if run is None else run for run in self._run_of[:rows]])
+            for run in self._start["spent"]:
+                mine = np.flatnonzero(of == run)
+                spent[mine[len(mine) // 2 :]] = True
+        return spent
+
+    # -- runs ------------------------------------------------------------------------------------------------
+
+    def _over(self, run: CmaRun) -> bool:
+        scores = self._history.scores
+        width = float(np.nanmax(scores) / 2 - np.nanmin(scores) / 2) * 2
+        return run.converged() or run.spread() < 1e-3 or _flat(run, width) or _stagnates(run, width)
+
+    def _next_start(self, ended: CmaRun | None, rng: np.random.Generator) -> dict[str, Any]:
+        """Where the next run begins, as a record from which it can be begun again."""
+        population = self.population_size or default_population(self.space.layout)
+        if ended is None:
+            return self._start_in_region(rng, population, {"spent": [], "level": -math.inf})
+        before = self._start
+        scores = self._history.scores
+        level = _level(ended)
+        flat = _flat(ended, float(np.nanmax(scores) / 2 - np.nanmin(scores) / 2) * 2)
+        middle = ended.middle()
+        if not flat and level > before["level"] and middle is not None:
+            # The best so far did not come to rest: the same place with smaller steps and more results for each.
+            sigma = min(max(2 * ended.spread(), 0.02), 0.1)
+            return {
+                "mean": middle.tolist(),
+                "sigma": sigma,
+                "population": 2 * population,
+                "level": level,
+                "spent": before["spent"],
+            }
+        again = {"spent": [*before["spent"], self._number], "level": max(level, before["level"])}
+        return self._start_in_region(rng, population, again)
+
+    def _start_in_region(self, rng: np.random.Generator, population: int, start: dict[str, Any]) -> dict[str, Any]:
+        self._start = start
+        rows = np.arange(len(self._history))
+        if self.partition:
+            rows = self._partition(len(rows)).walk(self.Cp).rows
+        if not math.isfinite(start["level"]):
+            start["level"] = None
+        scores = filled_scores(self._history.scores)
+        usable = rows[~self._spent_rows(len(self._history))[rows]]
+        usable = usable if len(usable) else rows
+        best = usable[np.argsort(-scores[usable], kind="stable")[: max(len(usable) // 2, 1)]]
+        if start["spent"]:
+            weights = rng.dirichlet(np.ones(len(best)))
+        else:
+            # The weights of CMA-ES: the first samples are its first generation.
+            weights = math.log(len(best) + 0.5) - np.log(np.arange(1, len(best) + 1))
+            weights /= weights.sum()
+        mean = weights @ self._history.points[best]
+        return {"mean": mean.tolist(), "sigma": self.sigma, "population": population, **start}
+
+    def _begin(self, number: int, start: dict[str, Any]) -> None:
+        level = start["level"]
+        self._number, self._start = number, {**start, "level": -math.inf if level is None else level}
+        self._run = CmaRun(
+            self.space.layout,
+            sigma=start["sigma"],
+            population_size=start["population"],
+            mean=np.array(start["mean"]),
+            clip=True,
+            look_at_mean=True,
+        )
+        self._region, self._seen_rows = None, 0
+
+    # -- results ---------------------------------------------------------------------------------------------
+
+    def _remember(self, proposal: Proposal) -> None:
+        super()._remember(proposal)
+        notes = proposal.notes
+        if notes is None:
+            return
+        if notes["run"] > self._number:
+            self._begin(notes["run"], notes["start"])
+        if notes["run"] == self._number and self._run is not None:
+            self._seen_rows = notes["seen"]
+            self._run.remember(notes)
+
+    def _learn(self, trial: Trial) -> None:
+        known = len(self._history)
+        self._history.add(trial)
+        if len(self._history) == known:
+            return
+        if trial.state == "finished":
+            self._worst = min(self._worst, trial.score)
+        notes = trial.notes
+        self._run_of.append(None if notes is None else notes["run"])
+        if notes is not None and notes["run"] == self._number and self._run is not None:
+            score = trial.score if trial.state == "finished" else math.nan
+            self._run.tell(notes, score, self._worst if math.isfinite(self._worst) else 0.0)
+
+    # -- views -----------------------------------------------------------------------------------------------
+
+    def tree(self) -> str:
+        """The partition of all samples so far as text; stars mark the region of the newest proposal."""
+        if len(self._history) < 2:
+            return "there is no tree yet: fewer than two trials have ended"
+        with one_thread():
+            partition = self._partition(len(self._history))
+            middle = None if self._run is None else self._run.middle()
+            return tree_text(partition, self.Cp, None if middle is None else partition.follow(middle).path)
+
+
+def _level(run: CmaRun) -> float:
+    """What the last generations of a run reached."""
+    recent = [score for scores in run.generations[-3:] for score in scores]
+    return float(np.nanmedian(recent)) if np.isfinite(recent).any() else -math.inf
+
+
+def _flat(run: CmaRun, width: float) -> bool:
+    """Whether the last generations' results are all the same, beside all results, and no better than before."""
+    if len(run.generations) < 8:
+        return False
+    recent = np.concatenate([np.array(one) for one in run.generations[-4:]])
+    before = np.concatenate([np.array(one) for one in run.generations[-8:-4]])
+    if np.isnan(recent).all() or np.isnan(before).all():
+        return True
+    if _width(recent) >= 0.01 * width:
+        return False
+    # A run that converges gains about as much as its results differ, however little that is.
+    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.2 * _width(before))
+
+
+def _width(scores: np.ndarray) -> float:
+    """The distance of the quartiles."""
+    low, high = np.nanquantile(scores, [0.25, 0.75])
+    return float(high - low)
+
+
+def _stagnates(run: CmaRun, width: float) -> bool:
+    """Whether the median of the last dozen generations is no better than that of the dozen before."""
+    if len(run.generations) < 24:
+        return False
+    recent = np.concatenate([np.array(one) for one in run.generations[-12:]])
+    before = np.concatenate([np.array(one) for one in run.generations[-24:-12]])
+    if np.isnan(recent).all() or np.isnan(before).all():
+        return True
+    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.25 * min(_width(before), 0.01 * width))

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from operant.envs.mujoco_linear import MUJOCO_TASKS, MujocoFunction
+from operant.errors import ConfigError
+
+pytest.importorskip("mujoco")
+DIMS = {"swimmer": 16, "hopper": 33, "halfcheetah": 102, "walker2d": 102, "ant": 888, "humanoid": 6392}
+
+
+@pytest.mark.parametrize("name", MUJOCO_TASKS)
+def test_each_task_has_as_many_weights_as_in_the_literature(name):
+    assert MujocoFunction(name).dims == DIMS[name]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "env"), [("hopper", "Hopper-v5"), ("walker2d", "Walker2d-v5")])
+def test_an_episode_is_worth_what_gymnasium_says(name, env):
+    """Versions 2 and 5 differ only in the bonus of the last step."""
+    gymnasium = pytest.importorskip("gymnasium")
+    function, made = MujocoFunction(name), gymnasium.make(env)
+    weights = np.random.default_rng(1).uniform(-0.3, 0.3, function.shape)
+    observation, _ = made.reset(seed=0)
+    data = made.unwrapped.data
+    first = data.qpos.copy(), data.qvel.copy()
+    total, over = 0.0, False
+    while not over:
+        action = weights @ ((observation - function._mean) / function._std)
+        observation, reward, terminated, truncated, _ = made.step(action)
+        total, over = total + reward, terminated or truncated
+
+    def reset(rng):
+        function._mujoco.mj_resetData(function._model, function._data)
+        function._data.qpos[:], function._data.qvel[:] = first
+        function._mujoco.mj_forward(function._model, function._data)
+
+    function._reset = reset
+    # Gymnasium counts the cost of the action as clipped, version 2 as it was given.
+    assert function.returns(weights, 0, 1)[0] == pytest.approx(total, abs=1.5)
+
+
+def test_returns_depend_on_the_seed_alone():
+    function = MujocoFunction("hopper")
+    weights = np.random.default_rng(2).uniform(-1, 1, function.dims)
+    assert function(weights, [1, 2]) == function(weights, [1, 2]) != function(weights, [1, 3])
+
+
+def test_more_rollouts_are_other_episodes():
+    returns = MujocoFunction("hopper").returns(np.zeros(33), 0, 4)
+    assert len(set(returns)) == 4
+
+
+def test_an_unknown_task_is_named():
+    with pytest.raises(ConfigError, match="did you mean 'hopper'"):
+        MujocoFunction("hoper")
