@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
+from operant.algorithms import find_algorithm
 from operant.errors import UsageError
+from operant.models import ModelSettings
+from operant.settings import describe
 from operant.training import TrainConfig, list_presets, load_config
+from operant.training.config import CheckpointSettings, EnvSettings, EvaluationSettings, LogSettings
 from operant.training.dialects import from_di_engine, to_di_engine
 from operant.training.seeds import parse_seeds
 from operant.training.statistics import interval, iqm
@@ -102,6 +107,7 @@ def test_the_config_file_of_the_document_is_understood(tmp_path):
     assert (settings.exploration_start, settings.exploration_end, settings.exploration_decay) == (0.95, 0.1, 10_000)
     assert (settings.buffer, settings.train_every, config.model.hidden) == (20_000, 8, (128, 128, 64))
     assert (config.evaluation.stop_value, config.evaluation.episodes) == (195, 5)
+    assert config.device == "auto"  # cuda=True: a GPU where there is one
 
 
 @pytest.mark.parametrize("name", sorted(list_presets()))
@@ -122,7 +128,7 @@ def test_the_dialect_goes_both_ways(name):
                 expected = config.algorithm_settings.train_every
             assert getattr(again.algorithm_settings, one.name) == expected, one.name
     assert (again.model.hidden, again.env.num_envs) == (config.model.hidden, 8)
-    assert (again.name, again.env.id) == (config.name, config.env.id)
+    assert (again.name, again.env.id, again.device) == (config.name, config.env.id, config.device)
     judged = ("episodes", "num_envs", "stop_value")
     assert all(getattr(again.evaluation, one) == getattr(config.evaluation, one) for one in judged)
     assert again.evaluation.every == pytest.approx(40960, rel=0.01)  # whole iterations of theirs
@@ -148,6 +154,7 @@ def test_configs_of_its_on_policy_algorithms_are_understood():
     settings = ppo.algorithm_settings
     assert (settings.rollout, settings.minibatch, settings.epochs, settings.gamma) == (32, 64, 2, 0.9)
     assert (ppo.model.hidden, ppo.model.orthogonal) == ((64, 64, 128), True)
+    assert ppo.device == "cpu"
     assert ppo.evaluation.every == 100 // (2 * 4) * 256 + 128  # 12.5 rollouts of eight gradient steps
 
     learn = {"batch_size": 40, "learning_rate": 0.002, "betas": [0.9, 0.999]}
@@ -203,3 +210,20 @@ def test_seeds_and_their_figure():
     middle, low, high = interval([10, 11, 12, 13, 14])
     assert low <= middle <= high
     assert low < high
+
+
+EFFECT = re.compile("larger|smaller|more|fewer")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *(find_algorithm(name)[1] for name in ("a2c", "dqn", "ppo")),
+        *(ModelSettings, EnvSettings, EvaluationSettings, CheckpointSettings, LogSettings),
+    ],
+    ids=lambda one: one.__name__,
+)
+def test_settings_say_what_changing_them_does(settings):
+    for name, default, help in describe(settings):
+        if isinstance(default, (int, float)) and not isinstance(default, bool) and name != "seed":
+            assert EFFECT.search(help), f"{name}: {help!r} says what it is, not what a larger or smaller one does"

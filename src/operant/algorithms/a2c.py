@@ -21,11 +21,17 @@ __all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
 class A2CSettings(OnPolicySettings):
     """Settings of A2C; the defaults are those of the paper's code."""
 
-    rollout: int = setting(5, "steps of each environment before an update")
-    gae_lambda: float = setting(1.0, "λ of generalised advantage estimation; 1 is the n-step return of the paper")
-    learning_rate: float = setting(7e-4, "step size")
-    normalize_advantage: bool = setting(False, "scale the advantages of each rollout to mean 0 and deviation 1")
-    optimizer: str = setting("rmsprop", "rmsprop or adam")
+    rollout: int = setting(
+        5, "steps of each environment before an update; more: less bias, more variance, fewer updates"
+    )
+    gae_lambda: float = setting(
+        1.0, "λ of generalised advantage estimation; 1: the paper's n-step return; smaller: less variance, more bias"
+    )
+    learning_rate: float = setting(7e-4, "step size; larger: faster, until the policy collapses")
+    normalize_advantage: bool = setting(
+        False, "scale advantages of each rollout to mean 0 and deviation 1: steps do not depend on the size of rewards"
+    )
+    optimizer: str = setting("rmsprop", "rmsprop as in the paper, or adam: often steadier")
 
 
 _COMMON = OnPolicySettings.di_engine

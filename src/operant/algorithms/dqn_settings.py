@@ -17,32 +17,68 @@ __all__ = ["DQNSettings"]
 class DQNSettings:
     """Settings of the DQN family."""
 
-    train_every: int = setting(4, "environment steps (of all environments together) between rounds of updates")
-    updates: int = setting(1, "gradient steps in each round; 0: as many as environment steps")
-    batch: int = setting(32, "transitions of one gradient step")
-    buffer: int = setting(1_000_000, "transitions that are kept")
-    learning_starts: int = setting(100, "environment steps before the first update")
-    gamma: float = setting(0.99, "discount")
-    n_step: int = setting(1, "rewards summed before bootstrapping")
-    learning_rate: float = setting(1e-4, "step size of Adam")
-    double: bool = setting(True, "choose the next action with the online network (van Hasselt et al. 2016)")
-    dueling: bool = setting(False, "split the network into value and advantage (Wang et al. 2016)")
-    target_every: int = setting(
-        10_000, "environment steps between copies into the target network; 0: no target network"
+    train_every: int = setting(
+        4, "environment steps (of all together) between rounds of updates; more: quicker, but less is learned from each"
     )
-    target_rate: float = setting(1.0, "share of the online weights in such a copy (1: a hard copy)")
-    prioritized: bool = setting(False, "sample by the size of the last error (Schaul et al. 2016)")
-    priority_alpha: float = setting(0.6, "how much priorities count: 0 not at all")
-    priority_beta: float = setting(0.4, "correction of the bias by importance weights at the start; 1 at the end")
-    exploration_start: float = setting(1.0, "share of random actions at the start")
-    exploration_end: float = setting(0.05, "share of random actions in the end")
-    exploration_fraction: float = setting(0.1, "part of the training over which that share falls")
-    exploration_steps: int = setting(0, "if above 0: the environment steps over which it falls, instead of that part")
-    exploration_decay: float = setting(0.0, "if above 0: it falls as exp(−steps/decay) instead of a line")
-    loss: str = setting("huber", "huber or squared")
-    max_gradient_norm: float = setting(10.0, "limit of the norm of the gradient")
-    optimizer: str = setting("adam", "adam or rmsprop")
-    optimizer_eps: float = setting(1e-8, "ε of the optimizer")
+    updates: int = setting(
+        1, "gradient steps of a round, 0: as many as steps; more: fewer steps needed, more time, more overfitting"
+    )
+    batch: int = setting(32, "transitions of one gradient step; larger: less noise in the gradient, more time")
+    buffer: int = setting(
+        1_000_000,
+        "transitions that are kept; larger: older ones stay and forgetting is rarer, but they fit the policy less",
+    )
+    learning_starts: int = setting(
+        100, "environment steps before the first update (ε-greedy already); more: the first batches are more varied"
+    )
+    gamma: float = setting(0.99, "discount; smaller: less variance and quicker, but what comes late counts less")
+    n_step: int = setting(
+        1, "rewards summed before bootstrapping; larger: less bias of Q, more variance, rewards travel faster"
+    )
+    learning_rate: float = setting(1e-4, "step size; larger: faster, until values diverge")
+    double: bool = setting(
+        True, "choose the next action with the online network (van Hasselt et al. 2016): values are overestimated less"
+    )
+    dueling: bool = setting(
+        False, "split the network into value and advantage (Wang et al. 2016): helps where many actions are alike"
+    )
+    target_every: int = setting(
+        10_000,
+        "environment steps between copies into the target network, 0: none; more: steadier targets, slower learning",
+    )
+    target_rate: float = setting(
+        1.0, "share of the online weights in such a copy, 1: a hard copy; smaller: smoother targets (then copy often)"
+    )
+    prioritized: bool = setting(
+        False, "sample by the size of the last error (Schaul et al. 2016): learns more from rare rewards, takes longer"
+    )
+    priority_alpha: float = setting(
+        0.6, "how much priorities count, 0: not at all; larger: greedier for large errors, more bias"
+    )
+    priority_beta: float = setting(
+        0.4, "correction of that bias at the start, 1 at the end; larger: less bias early, smaller steps"
+    )
+    exploration_start: float = setting(
+        1.0, "share of random actions at the start; larger: more is seen before anything is learned"
+    )
+    exploration_end: float = setting(
+        0.05, "share of random actions in the end; larger: goes on exploring, but training returns stay lower"
+    )
+    exploration_fraction: float = setting(
+        0.1, "part of the training over which that share falls; larger: explores longer"
+    )
+    exploration_steps: int = setting(
+        0, "if above 0, environment steps over which it falls instead of that part; more: explores longer"
+    )
+    exploration_decay: float = setting(
+        0.0, "if above 0, it falls as exp(−steps/decay) instead of a line; larger: explores longer"
+    )
+    loss: str = setting("huber", "huber: single large errors count less; squared: exact means, more easily thrown off")
+    max_gradient_norm: float = setting(
+        10.0, "limit of the norm of the gradient; smaller: steadier, slower where gradients are large"
+    )
+    optimizer: str = setting("adam", "adam, or rmsprop: without momentum, as in the paper")
+    optimizer_eps: float = setting(1e-8, "ε of the optimizer; larger: smaller steps where gradients are tiny")
 
     di_engine: ClassVar[DIEngine]
     machin: ClassVar[Machin]

@@ -41,17 +41,30 @@ _NOTHING: dict[str, Any] = {}
 class OnPolicySettings:
     """What all algorithms that learn from rollouts have; each has defaults of its own."""
 
-    rollout: int = setting(2048, "steps of each environment before an update")
-    gamma: float = setting(0.99, "discount")
-    gae_lambda: float = setting(0.95, "λ of generalised advantage estimation")
-    learning_rate: float = setting(3e-4, "step size")
-    anneal_learning_rate: bool = setting(False, "let the learning rate fall to zero over the training")
-    entropy_weight: float = setting(0.0, "weight of the entropy bonus")
-    value_weight: float = setting(0.5, "weight of the squared error of the value")
-    max_gradient_norm: float = setting(0.5, "limit of the norm of the gradient")
-    normalize_advantage: bool = setting(True, "scale the advantages of each minibatch to mean 0 and deviation 1")
-    optimizer: str = setting("adam", "adam or rmsprop")
-    optimizer_eps: float = setting(1e-5, "ε of the optimizer")
+    rollout: int = setting(
+        2048, "steps of each environment before an update; more: less bias and variance, fewer updates"
+    )
+    gamma: float = setting(0.99, "discount; smaller: less variance and quicker, but what comes late counts less")
+    gae_lambda: float = setting(
+        0.95, "λ of generalised advantage estimation; smaller: less variance, more bias by a wrong value function"
+    )
+    learning_rate: float = setting(3e-4, "step size; larger: faster, until the policy collapses")
+    anneal_learning_rate: bool = setting(
+        False, "let the learning rate fall to zero over the training: settles better, but learns nothing new at the end"
+    )
+    entropy_weight: float = setting(0.0, "weight of the entropy bonus; larger: explores longer, ends less sure")
+    value_weight: float = setting(
+        0.5,
+        "weight of the squared error of the value; larger: it fits sooner, the policy moves less once clipped",
+    )
+    max_gradient_norm: float = setting(
+        0.5, "limit of the norm of the gradient; smaller: steadier, slower where gradients are large"
+    )
+    normalize_advantage: bool = setting(
+        True, "scale advantages of each minibatch to mean 0 and deviation 1: steps do not depend on the size of rewards"
+    )
+    optimizer: str = setting("adam", "adam, or rmsprop: without momentum")
+    optimizer_eps: float = setting(1e-5, "ε of the optimizer; larger: smaller steps where gradients are tiny")
 
     di_engine: ClassVar[DIEngine]
     machin: ClassVar[Machin]

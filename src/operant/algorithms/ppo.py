@@ -30,11 +30,16 @@ __all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
 class PPOSettings(OnPolicySettings):
     """Settings of PPO; the defaults are those of the original code for continuous control."""
 
-    minibatch: int = setting(64, "rows of one gradient step")
-    epochs: int = setting(10, "passes over a rollout")
-    clip: float = setting(0.2, "ε: how far the probability ratio may move")
-    anneal_clip: bool = setting(False, "let ε fall to zero over the training")
-    target_kl: float | None = setting(None, "end the epochs early when the policy has moved this far")
+    minibatch: int = setting(64, "rows of one gradient step; fewer: more steps and more noise in each pass")
+    epochs: int = setting(10, "passes over a rollout; more: more is learned from it, until the policy moves too far")
+    clip: float = setting(0.2, "ε, how far the probability ratio may move; smaller: steadier, slower")
+    anneal_clip: bool = setting(
+        False, "let ε fall to zero over the training: settles better, but learns nothing new at the end"
+    )
+    target_kl: float | None = setting(
+        None,
+        "end the epochs when the policy has moved 1.5 times this far (KL), looked at after each; smaller: steadier",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

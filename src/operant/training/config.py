@@ -20,12 +20,20 @@ class EnvSettings:
     """What is learned on."""
 
     id: Any = setting("CartPole-v1", "Gymnasium id, entry point, `package.module:callable`, or a callable")
-    num_envs: int = setting(1, "environments that step together")
-    workers: int = setting(0, "processes to step them in; 0: in this one")
+    num_envs: int = setting(
+        1, "environments that step together; more: quicker and more varied data, fewer updates for the same steps"
+    )
+    workers: int = setting(
+        0, "processes to step them in, 0: in this one; more: quicker where a step takes long, slower where it does not"
+    )
     arguments: dict[str, Any] = setting({}, "keyword arguments of the environment")
     wrappers: tuple[str, ...] = setting((), "importable names of wrappers around each environment")
-    normalize_obs: bool = setting(False, "scale observations to mean 0 and deviation 1 as seen so far")
-    normalize_reward: bool = setting(False, "scale rewards by the deviation of the discounted return")
+    normalize_obs: bool = setting(
+        False, "scale observations to mean 0 and deviation 1 as seen so far: helps where their ranges differ a lot"
+    )
+    normalize_reward: bool = setting(
+        False, "scale rewards by the deviation of the discounted return: helps where returns are large or tiny"
+    )
 
     def __post_init__(self) -> None:
         if self.num_envs < 1:
@@ -36,9 +44,11 @@ class EnvSettings:
 class EvaluationSettings:
     """How the policy is judged: greedily, on environments and seeds of their own."""
 
-    every: int = setting(0, "environment steps between evaluations; 0: twenty over the training")
-    episodes: int = setting(20, "episodes of each evaluation")
-    num_envs: int = setting(0, "environments that step together; 0: one for each episode, at most 32")
+    every: int = setting(
+        0, "environment steps between evaluations, 0: twenty over the training; fewer: the best policy is found nearer"
+    )
+    episodes: int = setting(20, "episodes of each evaluation; more: less noise in which policy is the best, more time")
+    num_envs: int = setting(0, "environments that step together, 0: one for each episode, at most 32; more: quicker")
     seed: int = setting(1_000_000, "added to the seed of the training")
     stop_value: float | None = setting(None, "end the training when the mean return reaches this")
 
@@ -47,16 +57,22 @@ class EvaluationSettings:
 class CheckpointSettings:
     """What can be resumed."""
 
-    every: int = setting(0, "environment steps between checkpoints; 0: ten over the training")
-    keep: int = setting(2, "newest checkpoints that are kept (the best policy always is)")
+    every: int = setting(
+        0, "environment steps between checkpoints, 0: ten over the training; fewer: less is lost, more is written"
+    )
+    keep: int = setting(
+        2, "newest checkpoints that are kept (the best policy always is); more: one can go back further, more disk"
+    )
 
 
 @dataclass(frozen=True)
 class LogSettings:
     """What is recorded."""
 
-    every: int = setting(0, "environment steps between points; 0: two hundred over the training")
-    window: int = setting(100, "episodes that the mean return is taken over")
+    every: int = setting(
+        0, "environment steps between points, 0: two hundred over the training; fewer: finer curves, some time"
+    )
+    window: int = setting(100, "episodes that the mean return is taken over; more: smoother, later")
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,10 @@ class TrainConfig:
     """Everything one training needs."""
 
     name: str = setting("", "what the run is called; by default environment and algorithm")
-    total_steps: int = setting(100_000, "environment steps, of all environments together")
+    total_steps: int = setting(
+        100_000,
+        "environment steps, of all environments together; more: schedules stretch over them, too",
+    )
     seed: int = setting(0, "decides everything random")
     device: str = setting(
         "auto", "where networks live: cpu, cuda, cuda:1, mps; auto: a GPU for those that have no closed form on the CPU"
