@@ -1,9 +1,10 @@
 """Wildfires: steps for each CPU-second, many fires at once, cost against cells, and the shape of a point fire.
 
-    .venv/bin/python benchmarks/wildfire.py [--only speed,scale,shape]
+    .venv/bin/python benchmarks/wildfire.py [--only speed,scale,shape] [--pyretechnics PYTHON]
 
 One scenario for all: GR2, 5 m/s at 10 m, 30 m cells, ignition in the middle, one simulated minute a step until the fire
-reaches the edge, a fireline laid in every step, the whole map observed. Peers are not run here: their figures are those
+reaches the edge, a fireline laid in every step, the whole map observed. PYTHON is one that has pyretechnics: arrival
+times of three landscapes are then compared with its own. For speed, peers are not run here: their figures are those
 measured on the same kind of machine (SimFire 2.0.1 on Python 3.11, functional layers, headless, 12 to 18 steps at 64²;
 pyretechnics 2026.10.20; pytorchfire 1.0.3): steps of one minute for each second.
 """
@@ -13,12 +14,16 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from meter import Meter
 
-from operant.envs.wildfire import WildfireVector
-from operant.envs.wildfire.physics.spread import Fires, SpreadRates
+from operant.envs.wildfire import Fires, ScenarioSettings, SpreadRates, WildfireVector
+from operant.settings import fill
 
 PEERS = {
     64: {"SimFire": 15.0, "pytorchfire": 1160.0},
@@ -134,13 +139,63 @@ def point_fire(rings: tuple[int, ...], ratio: float, degrees: float, size: int =
     return area, float(true / arrival[row, column] - 1), meter.cpu
 
 
+LANDSCAPES: dict[str, dict[str, Any]] = {
+    "flat grass": {"wind": {"speed": 4.5, "direction": 247.5}},
+    "patches": {
+        "fuel": {"type": "patches", "models": ["GR2", "GS2", "GR4", "SH5"], "patches": 25},
+        "wind": {"speed": 6.0, "direction": 292.0},
+    },
+    "hills": {
+        "terrain": {"type": "perlin", "height": 300, "period": 0.7, "octaves": 2},
+        "fuel": {"type": "uniform", "model": "GS2"},
+        "wind": {"speed": 4.0, "direction": 225.0},
+    },
+}
+
+
+def compare(python: str) -> None:
+    print("arrival times beside pyretechnics, 120 x 120 cells of 30 m, 400 minutes")
+    for name, own in LANDSCAPES.items():
+        settings = fill(
+            ScenarioSettings,
+            {"shape": [120, 120], "minutes": 400, "ignition": {"type": "fixed", "cells": [[60, 60]]}, **own},
+        )
+        scenario = settings.make(0)
+        fires = Fires(1, scenario.land.shape)
+        for _ in range(2):  # the second time nothing is left to compile
+            fires.begin(0, scenario.rates, scenario.ignitions)
+            with Meter() as meter:
+                fires.advance(until=400.0)
+        ours, land = fires.arrival[0], scenario.land
+        with tempfile.TemporaryDirectory() as folder:
+            given, written = Path(folder, "given.npz"), Path(folder, "written.npz")
+            np.savez(
+                given, minutes=400, cell_size=land.cell_size, fuel=land.fuel, slope=land.slope,
+                aspect=(np.degrees(land.upslope) + 180) % 360, ignition=scenario.ignitions[0],
+                wind_speed=scenario.weather.wind_speed[0], wind_direction=scenario.weather.wind_direction[0],
+            )  # fmt: skip
+            subprocess.run([python, Path(__file__).with_name("_pyretechnics.py"), given, written], check=True)
+            result = np.load(written)
+            theirs, cpu = result["arrival"], float(result["cpu"])
+        both = np.isfinite(ours) & np.isfinite(theirs) & (ours > 30)
+        slope, offset = np.polyfit(theirs[both], ours[both], 1)
+        print(
+            f"  {name:10}  median difference {np.median(ours[both] / theirs[both] - 1):+.2%}, "
+            f"ours = {slope:.4f} theirs {offset:+.1f} min; CPU {meter.cpu:.3f} s and {cpu:.3f} s"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="speed,scale,shape", help="which parts to run")
-    chosen = parser.parse_args().only.split(",")
+    parser.add_argument("--pyretechnics", metavar="PYTHON", help="compare arrival times with those of pyretechnics")
+    args = parser.parse_args()
+    chosen = args.only.split(",")
     for part in (speed, scale, shape):
         if part.__name__ in chosen:
             part()
+    if args.pyretechnics:
+        compare(args.pyretechnics)
 
 
 if __name__ == "__main__":
