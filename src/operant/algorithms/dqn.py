@@ -160,7 +160,7 @@ class DQN(BaseAlgorithm):
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
 
     def set_progress(self, steps: int, total_steps: int) -> None:
-        super().set_progress(steps, total_steps)
+        self.progress = min(1.0, steps / max(1, total_steps))
         self.steps = steps
         every = self.settings.target_every
         if every and steps - self._copied_at >= every:

@@ -269,12 +269,14 @@ class OnPolicy(BaseAlgorithm):
 
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         refuse_epsilon(epsilon)
-        head, with_log_prob = self.head, "log_prob" in self.data.fields
+        head, policy_output, with_log_prob = self.head, self.policy_output, "log_prob" in self.data.fields
         noise_of_steps = repeat(None) if rng is None else iter(head.noise(rng, steps, rows))
 
         def act(obs: Any, mask: Array | None, _state: Any) -> tuple[Array, Array, dict[str, Any]]:
             noise = next(noise_of_steps)
-            output = head.mask(self.policy_output(obs), mask)
+            output = policy_output(obs)
+            if mask is not None:
+                output = head.mask(output, mask)
             if isinstance(head, Gaussian):
                 action = head.choose(output, noise, None if noise is None else self.spread(obs))
                 for_env = head.to_env(action)
