@@ -59,7 +59,10 @@ js:  ## types and lint of the page's JavaScript, where node is installed
 	then node_modules/.bin/tsc && node_modules/.bin/biome lint --error-on-warnings; \
 	else echo 'not checked: npm could not install $(NODE_TOOLS)'; fi
 
-test: setup lint types imports js  ## lint, types, one-way imports, tests (under 10 minutes on 2 cores)
+test: setup lint imports  ## lint, types, one-way imports, tests (under 5 minutes on 2 quiet cores)
+	@$(MAKE) --no-print-directory -j 2 types pytest
+
+pytest: setup
 	@echo '== pytest'
 	@$(BIN)/python -m pytest -n 2 --dist loadscope -m 'not long'
 

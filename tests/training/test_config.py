@@ -107,6 +107,7 @@ def test_the_config_file_of_the_document_is_understood(tmp_path):
     assert (settings.exploration_start, settings.exploration_end, settings.exploration_decay) == (0.95, 0.1, 10_000)
     assert (settings.buffer, settings.train_every, config.model.hidden) == (20_000, 8, (128, 128, 64))
     assert (config.evaluation.stop_value, config.evaluation.episodes) == (195, 5)
+    assert config.device == "auto"  # cuda=True: a GPU where there is one
 
 
 @pytest.mark.parametrize("name", sorted(list_presets()))
@@ -127,7 +128,7 @@ def test_the_dialect_goes_both_ways(name):
                 expected = config.algorithm_settings.train_every
             assert getattr(again.algorithm_settings, one.name) == expected, one.name
     assert (again.model.hidden, again.env.num_envs) == (config.model.hidden, 8)
-    assert (again.name, again.env.id) == (config.name, config.env.id)
+    assert (again.name, again.env.id, again.device) == (config.name, config.env.id, config.device)
     judged = ("episodes", "num_envs", "stop_value")
     assert all(getattr(again.evaluation, one) == getattr(config.evaluation, one) for one in judged)
     assert again.evaluation.every == pytest.approx(40960, rel=0.01)  # whole iterations of theirs
@@ -153,6 +154,7 @@ def test_configs_of_its_on_policy_algorithms_are_understood():
     settings = ppo.algorithm_settings
     assert (settings.rollout, settings.minibatch, settings.epochs, settings.gamma) == (32, 64, 2, 0.9)
     assert (ppo.model.hidden, ppo.model.orthogonal) == ((64, 64, 128), True)
+    assert ppo.device == "cpu"
     assert ppo.evaluation.every == 100 // (2 * 4) * 256 + 128  # 12.5 rollouts of eight gradient steps
 
     learn = {"batch_size": 40, "learning_rate": 0.002, "betas": [0.9, 0.999]}

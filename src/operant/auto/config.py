@@ -44,7 +44,8 @@ class LaunchSettings:
     max_episodes: int = setting(10_000, "training episodes at most")
     early_stopping_patience: int | None = setting(20, "epochs without a better total reward before it ends; null: none")
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
-    gpus: Any = setting(None, "list, number or string; these algorithms train on the CPU, which is then said")
+    gpus: Any = setting(None, "list, number or string; of several the first is used, and where there is none the CPU")
+    device: str | None = setting(None, "where networks live, instead of gpus: auto, cpu, cuda, cuda:1 or mps")
     num_nodes: int = setting(1, "for distributed algorithms, of which there are none yet")
     num_processes: int = setting(1, "for distributed algorithms, of which there are none yet")
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
@@ -150,7 +151,7 @@ def check_config(config: Mapping[str, Any]) -> Plan:
             command = "generate_algorithm_config" if key == "frame" else "generate_env_config"
             raise UsageError(f"the config has no {key!r}; `{command}` or `operant auto generate` writes it")
     launch = fill(LaunchSettings, config)
-    check_gpus(launch.gpus)
+    asked_gpus(launch.gpus)
     kind = algorithm_key(launch.frame)
     _, settings_class = find_algorithm(kind)
     frame_config = dict(launch.frame_config)
@@ -162,17 +163,17 @@ def check_config(config: Mapping[str, Any]) -> Plan:
     return Plan(launch, kind, settings, parts, dict(model), seed)
 
 
-def check_gpus(gpus: Any) -> int:
-    """How many GPUs are asked for (−1: all): a list of numbers, a number, a string such as "0,1" or "-1", or null."""
+def asked_gpus(gpus: Any) -> list[int]:
+    """The numbers of the GPUs that are asked for (−1: all): a list, a number of them, "0,1" or "-1", or null."""
     if gpus is None:
-        return 0
+        return []
     if isinstance(gpus, str):
         words = [word.strip() for word in gpus.split(",") if word.strip()]
         if not all(word.lstrip("-").isdigit() for word in words):
             raise UsageError(f'gpus is {gpus!r}; write numbers, such as "0,1", or null for the CPU')
         numbers = [int(word) for word in words]
         if numbers == [-1]:
-            return -1
+            return numbers
         # As Lightning reads it: "3" is a count, "3," is GPU number 3.
         gpus = numbers if "," in gpus else (numbers[0] if numbers else 0)
     if isinstance(gpus, bool) or not isinstance(gpus, (int, list, tuple)):
@@ -180,10 +181,10 @@ def check_gpus(gpus: Any) -> int:
     if isinstance(gpus, int):
         if gpus < -1:
             raise UsageError(f"gpus is {gpus}; it is a count from 0 up, or -1 for all")
-        return gpus
+        return [-1] if gpus == -1 else list(range(gpus))
     if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in gpus):
         raise UsageError(f"gpus is {list(gpus)!r}; a list names GPUs by their numbers, from 0 up")
-    return len(gpus)
+    return list(gpus)
 
 
 def read_config(path: str | Path) -> Config:

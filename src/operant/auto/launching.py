@@ -17,7 +17,8 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
-from operant.auto.config import LaunchSettings, Plan, check_gpus, plain_config, write_config
+from operant.auto.config import LaunchSettings, Plan, plain_config, write_config
+from operant.auto.interrupting import SaveOnSignal, Stopped
 from operant.auto.learners import Learner
 from operant.auto.logger import OperantLogger
 from operant.auto.module import TaskModule
@@ -122,7 +123,7 @@ def run_learner(
     with _writer(name, config, checkpoint, options.root) as writer:
         writer.add_text("log", f"kept in {folder.absolute()}", 0)
         write_config(config, folder / "config" / "config.json")
-        _say_device(plan, writer, spoken)
+        _say_device(parts, writer, spoken)
         learner = make(writer, folder, spoken)
         try:
             if parts.visualize:
@@ -167,13 +168,13 @@ def _fit(
         )
 
     module.evaluated = evaluated
+    saver = SaveOnSignal(folder)
     with _quiet():
         trainer = Trainer(
-            accelerator="cpu",
-            devices=1,
+            **_accelerator(module),
             plugins=[_one_process(), AtomicCheckpointIO()],
             logger=OperantLogger(writer=writer),
-            callbacks=[best, last, stopper, *(callbacks or [])],
+            callbacks=[best, last, stopper, *(callbacks or []), saver],
             max_epochs=plan.epochs,
             default_root_dir=str(folder),
             enable_progress_bar=options.progress,
@@ -184,7 +185,10 @@ def _fit(
         if checkpoint is None:
             learner.begin()
         with quick_arithmetic(), module.task:
-            trainer.fit(module, ckpt_path=None if checkpoint is None else str(checkpoint), weights_only=True)
+            try:
+                trainer.fit(module, ckpt_path=None if checkpoint is None else str(checkpoint), weights_only=True)
+            except Stopped:
+                saver.interrupts.end(saver.say(writer, learner.env_step, options.root))
         seconds = time.perf_counter() - began
     rewards = tuple(module.rewards)
     stopped = _why_stopped(launch, stopper, rewards)
@@ -271,13 +275,16 @@ def _env_label(launch: Any) -> str:
     return str(launch.train_env_config.get("env_name") or launch.env).rpartition(".")[2].rpartition(":")[2]
 
 
-def _say_device(plan: Plan, writer: SummaryWriter, spoken: Spoken) -> None:
-    if not check_gpus(plan.launch.gpus):
-        return
-    why = "these algorithms train on the CPU" if torch.cuda.is_available() else "this machine has no GPU"
-    sentence = f"gpus is {plan.launch.gpus!r}, but {why}: training on the CPU"
-    writer.add_text("log", sentence, 0)
-    spoken.said(sentence)
+def _say_device(parts: Parts, writer: SummaryWriter, spoken: Spoken) -> None:
+    if parts.about_device:
+        writer.add_text("log", parts.about_device, 0)
+        spoken.said(parts.about_device)
+
+
+def _accelerator(module: TaskModule) -> dict[str, Any]:
+    """Lightning's words for where a module lies: it would move it elsewhere if it were not told."""
+    device = next((one.device for one in module.parameters()), torch.device("cpu"))
+    return {"accelerator": device.type, "devices": [device.index or 0] if device.type == "cuda" else 1}
 
 
 def _one_process() -> LightningEnvironment:

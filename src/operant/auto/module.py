@@ -24,6 +24,12 @@ class Passes:
     def __iter__(self) -> Iterator[int]:
         return itertools.count()
 
+    # They are all the same, so an epoch may go on in its middle. Lightning asks whether that is so.
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
 
 class PassCounter(torch.optim.Optimizer):
     """Optimizes nothing: the algorithm does. Lightning counts its `global_step` by optimizer steps, so one is made."""
@@ -56,6 +62,7 @@ class TaskModule(LightningModule):
         self.evaluated: Any = None
         """Called with epoch, total reward and whether it is the best, after each epoch."""
         self._keeper = ReplayKeeper()
+        self._passes = 0
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         # Gradients are views into one vector, which the algorithm clears itself; dropping them would cut it off.
@@ -71,15 +78,18 @@ class TaskModule(LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         self.learner.due = min(self.max_episodes, self.episode_per_epoch * (self.current_epoch + 1))
-        # −1 ends the epoch. Each has at least one pass: many environments may end many episodes in one.
-        return -1 if batch_idx and self.learner.episodes >= self.learner.due else None
+        # −1 ends the epoch. Each has at least one pass: many environments may end many episodes in one. Passes are
+        # counted here: `batch_idx` begins anew where an epoch goes on in its middle.
+        return -1 if self._passes and self.learner.episodes >= self.learner.due else None
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         self.task.step()
+        self._passes += 1
         self.optimizers().step()  # type: ignore[union-attr]
 
     def on_train_epoch_end(self) -> None:
         learner = self.learner
+        self._passes = 0
         reward, best = learner.end_epoch()
         self.rewards.append(reward)
         # Recorded by environment steps, like all else; Lightning gets it for its callbacks and its bar.
@@ -93,7 +103,7 @@ class TaskModule(LightningModule):
             self.evaluated(self.current_epoch, reward, best)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        state = {**self.learner.state_dict(), "rewards": self.rewards}
+        state = {**self.learner.state_dict(), "rewards": self.rewards, "passes": self._passes}
         checkpoint[KEY] = pack(self.learner.env_step, self.writer.run_id, state)
         if "replay" in state:
             places = [getattr(one, "dirpath", None) for one in self.trainer.checkpoint_callbacks]
@@ -103,4 +113,5 @@ class TaskModule(LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = unpack(checkpoint, "the checkpoint")
         self.rewards = [float(one) for one in state.pop("rewards")]
+        self._passes = int(state.pop("passes", 0))
         self.learner.load_state_dict(state)

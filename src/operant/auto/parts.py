@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,13 @@ import torch
 from torch import nn
 
 from operant.algorithms import DataSpec, find_algorithm
-from operant.auto.config import Config, Plan
+from operant.auto.config import Config, Plan, asked_gpus
 from operant.auto.naming import resolve
 from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.errors import UsageError
-from operant.models.observations import to_tensors
+from operant.models.devices import check_device_name
+from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.settings import fill, to_mapping
 from operant.training.config import TrainConfig
@@ -39,6 +41,8 @@ class Parts:
     buffer: Any = None
     visualize: bool = False
     visualize_dir: str = ""
+    about_device: str = ""
+    """What is to be said of where networks live, in words."""
 
 
 def resolve_names(config: Mapping[str, Any], names: Mapping[str, Any] | None) -> Config:
@@ -65,10 +69,7 @@ def _is_torch_name(key: str, given: str) -> bool:
 def prepare_parts(plan: Plan) -> Parts:
     """Check the parts of a plan and make objects of them."""
     given = plan.parts
-    if given.get("replay_device", "cpu") not in (None, "cpu"):
-        raise UsageError(
-            f"frame_config.replay_device is {given['replay_device']!r}; replay lies in the machine's memory: 'cpu'"
-        )
+    device, about_device = _device(plan)
     algorithm, _ = find_algorithm(plan.algorithm)
     spec: DataSpec = algorithm.data_spec(plan.settings)
     _check_limits(plan, spec)
@@ -85,7 +86,7 @@ def prepare_parts(plan: Plan) -> Parts:
         raise UsageError("frame_config.visualize_dir is set, but visualize is false: set it to true, or leave both")
     return Parts(
         settings=settings,
-        model=_models(plan, algorithm),
+        model=dataclasses.replace(_models(plan, algorithm), device=device),
         optimizer=optimizer,
         criterion=_criterion(given, algorithm.takes_criterion),
         scheduler=scheduler,
@@ -94,7 +95,29 @@ def prepare_parts(plan: Plan) -> Parts:
         buffer=buffer,
         visualize=bool(given.get("visualize")),
         visualize_dir=str(given.get("visualize_dir") or ""),
+        about_device=about_device,
     )
+
+
+def _device(plan: Plan) -> tuple[str, str]:
+    """Where networks live by `device`, `gpus` or `replay_device`, and what is to be said of it."""
+    launch = plan.launch
+    if "device" in plan.model:
+        raise UsageError("frame_config.model.device stands at the top of a config: device")
+    replay_device = str(plan.parts.get("replay_device") or "cpu")
+    check_device_name(replay_device)
+    if launch.device is not None:
+        check_device_name(launch.device)
+        return launch.device, ""
+    numbers = asked_gpus(launch.gpus)
+    if not numbers:
+        return replay_device, ""
+    if not torch.cuda.is_available():
+        return "cpu", f"gpus is {launch.gpus!r}, but this machine has no GPU: training on the CPU"
+    if numbers == [-1]:
+        numbers = list(range(torch.cuda.device_count()))
+    several = f"gpus is {launch.gpus!r}, but {launch.frame} is not distributed: training on GPU {numbers[0]} alone"
+    return f"cuda:{numbers[0]}", several if len(numbers) > 1 else ""
 
 
 def _check_limits(plan: Plan, spec: DataSpec) -> None:
@@ -229,9 +252,9 @@ def probe(algorithm: Any, observation_space: Any) -> None:
         return  # built from the spaces
     example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
     network = algorithm.network
-    with torch.no_grad():
+    with torch.no_grad(), algorithm.modes.acting() if algorithm.modes is not None else nullcontext():
         try:
-            output = network(to_tensors(example))
+            output = network(to_tensors(example, torch.device(algorithm.device)))
         except UsageError:
             raise
         except Exception as error:
@@ -247,7 +270,7 @@ def probe(algorithm: Any, observation_space: Any) -> None:
         raise UsageError(
             f"frame_config.models: for 2 observations the network must give {what} of shape {want}, but gave {got}"
         )
-    if not bool(np.isfinite(first.numpy()).all()):
+    if not bool(np.isfinite(to_array(first)).all()):
         raise UsageError("frame_config.models: the network gives values that are not finite")
 
 
@@ -257,6 +280,7 @@ def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episo
         {
             "total_steps": 10**12,  # the limit is in episodes
             "seed": plan.seed,
+            "device": parts.model.device,
             "env": env,
             "algorithm": {"name": plan.algorithm, **to_mapping(parts.settings)},
             "model": parts.model,

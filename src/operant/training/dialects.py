@@ -77,6 +77,8 @@ def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[s
             raise UsageError(f"main_config has {key!r}{nearest(key, table)}, which has no counterpart here")
     if "exp_name" in main:
         result["name"] = str(main["exp_name"])
+    if "policy.cuda" in given:
+        result["device"] = "auto" if given["policy.cuda"] else "cpu"
     for key, value in words.read(given).items():
         _put(result, key, value)
     frequency = given.get("policy.eval.evaluator.eval_freq", 1000)
@@ -96,6 +98,8 @@ def to_di_engine(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     _put(main, "env.env_id", ours["env.id"])
     if ours.get("name"):
         main["exp_name"] = ours["name"]
+    if "device" in ours:
+        _put(main, "policy.cuda", ours["device"] != "cpu")
     for key, value in words.write(ours).items():
         _put(main, key, value)
     if ours.get("evaluation.every"):

@@ -89,7 +89,7 @@ class SerialPolicy:
             "learning_rate": getattr(config.algorithm_settings, "learning_rate", None),
             "n_sample": spec.count * env.num_envs if spec.on_policy else spec.every,
             "discount_factor": spec.gamma,
-            "cuda": False,
+            "cuda": self.algorithm.device.startswith("cuda"),
             "device": self.algorithm.device,
         }
         self.learn_mode = _Mode(self)
