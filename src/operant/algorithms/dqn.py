@@ -230,8 +230,9 @@ class DQN(BaseAlgorithm):
         else:
             with self.modes.updating():
                 q_tensor = self.q.tensors(batch["obs"])
-                rows = np.ones(len(action)) if weight is None else weight
-                weights = torch.as_tensor(rows, dtype=q_tensor.dtype, device=self._device)
+                weights = q_tensor.new_ones(len(action))
+                if weight is not None:
+                    weights = torch.as_tensor(weight, dtype=q_tensor.dtype, device=self._device)
                 of = q_tensor, to_tensors(action, self._device), to_tensors(target, self._device), weights
                 loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
                 self.flat.grad_tensor.zero_()
