@@ -363,12 +363,12 @@ class OnPolicy(BaseAlgorithm):
         log_prob, entropy = self.head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
         return log_prob, entropy, value
 
-    def fused_backward(self, kept: Any, log_prob_slope: Array, entropy_slope: float, value_slope: Array) -> None:
-        """All gradients from the slopes of the loss by log-probability, entropy (a mean) and value."""
+    def fused_backward(self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array) -> None:
+        """All gradients from those of the loss by log-probability, entropy (a mean) and value."""
         assert self._actor is not None and self._critic is not None
-        slope, spread = self.head.gradient(kept, log_prob_slope, entropy_slope)
-        self._actor.backward(slope)
-        self._critic.backward(value_slope[:, None])
+        grad, spread = self.head.gradient(kept, log_prob_grad, entropy_grad)
+        self._actor.backward(grad)
+        self._critic.backward(value_grad[:, None])
         if self._log_std_grad is not None and spread is not None:
             self._log_std_grad[:] = spread
 
