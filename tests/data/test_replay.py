@@ -221,8 +221,8 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UsageError, match="empty"):
         buffer.sample(1, np.random.default_rng(0))
     step = Stream(1, 0).step()
-    with pytest.raises(UsageError, match=r"fields \['discount', 'weight'\]"):
-        buffer.add(**step, weight=np.zeros(1), discount=np.zeros(1))
+    with pytest.raises(UsageError, match=r"fields \['mask', 'weight'\]"):
+        buffer.add(**step, weight=np.zeros(1), mask=np.zeros(1))
     buffer.add(**step)
     with pytest.raises(UsageError, match="no field 'log_prob'"):
         buffer.add(**step, log_prob=np.zeros(1))
