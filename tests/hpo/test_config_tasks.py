@@ -90,13 +90,13 @@ def test_four_workers_are_four(made: Any) -> None:
 if __name__ == "__main__":
     import os, pickle, time, pathlib
     here = pathlib.Path(main_config.exp_name); here.mkdir()
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + SECONDS
     while len(list(pathlib.Path().glob("proj-*/hpo"))) < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     (here / "result.pkl").write_bytes(pickle.dumps({"v": 1}))
 """
-    )
+    ).replace("SECONDS", str(patience(100)))
     opt = hpo(made(meeting).get_hpo_callable()).grid(silent=True).max_workers(4).maximize(R["v"]).max_retries(0)
     opt.spaces({"policy": {"gamma": randint(1, 4)}}).run()
     assert [one.status for one in opt.history] == ["FINISHED"] * 4

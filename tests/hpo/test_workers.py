@@ -16,8 +16,8 @@ from tests.machine import patience
 
 from operant.assessors import AssessResult, BaseAssessor, MedianStopAssessor
 from operant.hpo import R, hpo, randint, report, uniform
-from operant.hpo.trials import StopTrial
 from operant.schedulers.engine.state import read_state
+from operant.sites.calls import StopTrial
 from operant.tracking.journal import post_message
 from operant.tracking.places import find_root
 

@@ -8,8 +8,8 @@ from operant.hpo.events import RunnerEventSet
 from operant.hpo.expressions import C, Expression, ExpressionError, M, R
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.search import Search
-from operant.hpo.trials import Skip, report
 from operant.hpo.values import choice, quniform, randint, randn, uniform
+from operant.sites.calls import Skip, report
 
 if TYPE_CHECKING:
     from operant.hpo.config_tasks import ConfigScheduler, run_scheduler_local

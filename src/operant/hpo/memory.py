@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from operant.errors import UsageError
 from operant.hpo.history import TrialRecord
-from operant.hpo.judging import Judge
-from operant.hpo.trials import TrialEnd
+from operant.hpo.results import ResultCheck
 from operant.schedulers.engine.restore import changed_keys
 from operant.schedulers.engine.state import SearchState
+from operant.sites.calls import TrialEnd
 from operant.tracking.journal import Journal, JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 
@@ -45,7 +45,7 @@ class Recorded(NamedTuple):
                 f"choose another name, or remove it: search-ctl rm --task {name}"
             )
 
-    def records(self, judge: Judge) -> list[TrialRecord]:
+    def records(self, check: ResultCheck) -> list[TrialRecord]:
         jobs = {job.number: job for job in self.state.jobs.values()}
         found = []
         for number, proposal in self.state.proposals.items():
@@ -53,13 +53,13 @@ class Recorded(NamedTuple):
             if proposal.status is None or job is None:
                 continue
             kept = self.returned.get(number, {})
-            columns = {key: value for key, value in proposal.values.items() if key != judge.name}
+            columns = {key: value for key, value in proposal.values.items() if key != check.name}
             found.append(
                 TrialRecord(
                     task_id=number + 1,
                     status=job.status,
-                    make_config=partial(judge.shape.build, proposal.config),
-                    flat=judge.shape.finished(proposal.config),
+                    make_config=partial(check.shape.build, proposal.config),
+                    flat=check.shape.finished(proposal.config),
                     result=kept.get("value"),
                     metrics={"time": kept["time"]} if "time" in kept else {},
                     target=proposal.reward,
@@ -87,7 +87,7 @@ def read_recorded(folder: Path) -> Recorded | None:
     return Recorded(state, {one["number"]: one for one in entries if one["type"] == RETURNED})
 
 
-def rescore(folder: Path, recorded: Recorded, judge: Judge) -> Recorded:
+def rescore(folder: Path, recorded: Recorded, check: ResultCheck) -> Recorded:
     """Compute the objective of earlier trials again: it has changed, or could not be computed when they ended."""
     jobs = {job.number: job for job in recorded.state.jobs.values()}
     with Journal.open(folder) as journal:
@@ -95,14 +95,14 @@ def rescore(folder: Path, recorded: Recorded, judge: Judge) -> Recorded:
             end = recorded.end_of(number)
             if proposal.status != "FINISHED" or end is None or number not in jobs:
                 continue
-            verdict = judge.judge(proposal.config, end)
-            if verdict.wrong is not None:
-                raise verdict.wrong
-            reward = verdict.values.get(judge.name)
+            result = check.check(proposal.config, end)
+            if result.wrong is not None:
+                raise result.wrong
+            reward = result.values.get(check.name)
             job = jobs[number]
             record = {"job": job.id, "attempt": job.attempt, "status": "FINISHED", "reward": reward, "wall": job.ended}
             journal.append("ended", **record, started=job.started)
-            journal.append("observed", number=number, status="FINISHED", values=verdict.values, reward=reward)
+            journal.append("observed", number=number, status="FINISHED", values=result.values, reward=reward)
     found = read_recorded(folder)
     assert found is not None
     return found

@@ -10,7 +10,7 @@ from operant.errors import UsageError, unknown
 from operant.hpo.define_by_run import DefineByRun, Distribution, categorical, draw, leaf_of
 from operant.hpo.expressions import R
 from operant.hpo.search import Search
-from operant.hpo.trials import Pruned, checked_report, current_reporter
+from operant.sites.calls import Pruned, checked_report, current_reporter
 
 __all__ = ["OptunaFunction", "OptunaTrial"]
 

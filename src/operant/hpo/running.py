@@ -10,37 +10,32 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from operant.assessors import BaseAssessor
-from operant.errors import ConfigError, UsageError
+from operant.errors import UsageError
 from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
 from operant.hpo.events import RunnerEventSet
 from operant.hpo.expressions import ExpressionError, text_of
 from operant.hpo.history import History
 from operant.hpo.hook import TrialHook
-from operant.hpo.judging import Judge
 from operant.hpo.memory import Recorded, needs_rescoring, read_recorded, rescore
+from operant.hpo.results import ResultCheck
 from operant.hpo.shape import Shape
-from operant.hpo.thread_sites import InlineSite, ThreadSite, TrialClock, TrialSite
-from operant.hpo.trials import with_task_id
+from operant.hpo.trials import call_of
 from operant.registry import accepted_arguments, check_arguments
-from operant.schedulers.criteria import BaseStopCriterion, StopCriteria
-from operant.schedulers.criteria.stops import NaiveStopCriterion
+from operant.schedulers.criteria import BaseStopCriterion
 from operant.schedulers.engine.scheduler import Scheduler
 from operant.schedulers.planning.plan import SearchPlan
-from operant.schedulers.planning.rewards import RewardRule
-from operant.schedulers.planning.seeds import SeedPlan
-from operant.schedulers.planning.template import RESERVED, Template
 from operant.searchers import SEARCHERS, BaseSearcher
-from operant.sites.base import Limits
+from operant.sites import FunctionSite
+from operant.sites.threads import ThreadSite
 from operant.space import Dict
 from operant.tracking.places import check_run_id, find_root, new_run_id
 
-__all__ = ["Best", "Settings", "run_search"]
+if TYPE_CHECKING:
+    from operant.sites.processes import ProcessSite
 
-_RETRY_SECONDS = 0.1
-_GRACE_SECONDS = 2.0
+__all__ = ["Best", "Settings", "run_search"]
 
 
 class Best(NamedTuple):
@@ -97,30 +92,27 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         shape = shape.gridded(settings.max_steps)
     elif settings.max_steps is None and not settings.stop_when and not _is_finite(shape):
         raise UsageError("nothing would ever end this search: give max_steps(n) or stop_when(condition)")
-    judge = Judge(shape, settings.target, settings.objective, settings.concerns, settings.stop_when)
+    check = ResultCheck(shape, settings.target, settings.objective, settings.concerns, settings.stop_when)
     with _folder(settings) as (name, folder):
         recorded = read_recorded(folder)
         config = _describe(settings, shape, recorded)
         if recorded is not None:
             recorded.refuse_other(name, config)
             if needs_rescoring(recorded, config["objective"]):
-                recorded = rescore(folder, recorded, judge)
-        history = History(settings.target, bool(settings.maximize), recorded.records(judge) if recorded else ())
+                recorded = rescore(folder, recorded, check)
+        history = History(settings.target, bool(settings.maximize), recorded.records(check) if recorded else ())
         keep_history(history)
-        plan = _plan(settings, shape, config, _stops_already(recorded, judge))
+        plan = _plan(settings, shape, config, _stops_already(recorded, check))
         if isinstance(plan.searcher, GrowingSearcher):
             for number, record in recorded.returned.items() if recorded is not None else ():
                 plan.searcher.take_result(number, record.get("value"))
-        clock = TrialClock()
-        site = _site(settings, judge, reports_count=plan.assessor is not None)
-        hook = TrialHook(settings, judge, history, plan.searcher)
+        site = _site(settings, check, reports_count=plan.assessor is not None)
+        hook = TrialHook(settings, check, history, plan.searcher)
         site.on_submit = hook.on_submit
         if not settings.ephemeral:
-            _keep_config(folder, config)
+            plan.keep_config(folder)
         # `force` because settings that may change have been told apart from those that may not, here and not there.
-        scheduler = Scheduler(
-            plan, folder, site, clock=clock, hook=hook, resume=recorded is not None, force=recorded is not None
-        )
+        scheduler = Scheduler(plan, folder, site, hook=hook, resume=recorded is not None, force=recorded is not None)
         hook.begin(scheduler.control.jobs)
         try:
             best = scheduler.run().best
@@ -197,24 +189,17 @@ def _describe(settings: Settings, shape: Shape, recorded: Recorded | None) -> di
 
 
 def _plan(settings: Settings, shape: Shape, config: dict[str, Any], over: bool) -> SearchPlan:
-    searcher = _searcher(settings, shape, config["searcher"]["seed"])
-    rules = NaiveStopCriterion(max_tries=settings.max_steps)
-    return SearchPlan(
-        config=config,
-        space=shape.space,
-        template=Template("", shape.space, RESERVED),
-        searcher=searcher,
-        stop=StopCriteria(rules, [_Over()] if over else []),
-        filter=None,
-        assessor=_assessor(settings),
-        rule=RewardRule(settings.target),
-        seeds=SeedPlan(maximize=bool(settings.maximize)),
+    return SearchPlan.for_function(
+        config,
+        shape.space,
+        _searcher(settings, shape, config["searcher"]["seed"]),
+        max_tries=settings.max_steps,
+        criteria=[_Over()] if over else [],
+        assessor=settings.assessor,
         parallel_size=settings.max_workers,
         max_retries=settings.max_retries,
-        retry_delay=_RETRY_SECONDS,
-        limits=Limits(seconds=settings.time_limit, grace_seconds=_GRACE_SECONDS),
-        scalars=[settings.target, *(name for name, _ in settings.concerns)],
-        generate_log=False,
+        time_limit=settings.time_limit,
+        scalars=[name for name, _ in settings.concerns],
     )
 
 
@@ -225,12 +210,12 @@ class _Over(BaseStopCriterion):
         scheduler.stop("stop_when", kill=False)
 
 
-def _stops_already(recorded: Recorded | None, judge: Judge) -> bool:
-    if recorded is None or not judge.stops:
+def _stops_already(recorded: Recorded | None, check: ResultCheck) -> bool:
+    if recorded is None or not check.stops:
         return False
     for number, proposal in recorded.state.proposals.items():
         end = recorded.end_of(number)
-        if proposal.status == "FINISHED" and end is not None and judge.judge(proposal.config, end).stops:
+        if proposal.status == "FINISHED" and end is not None and check.check(proposal.config, end).stops:
             return True
     return False
 
@@ -266,49 +251,12 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
     return searcher
 
 
-def _assessor(settings: Settings) -> BaseAssessor | None:
-    given = settings.assessor
-    if given is None:
-        return None
-    mode = "maximize" if settings.maximize else "minimize"
-    if isinstance(given, (str, Mapping, type)):
-        from operant.assessors import ASSESSORS
-
-        options = {"type": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
-        kind = options.pop("type", given)
-        made = ASSESSORS.get(kind) if isinstance(kind, str) else kind
-        allowed, _, takes_any = accepted_arguments(made)
-        if "optimize_mode" in allowed or takes_any:
-            options.setdefault("optimize_mode", mode)
-        check_arguments(made, options, f"option of {getattr(made, '__name__', kind)}")
-        given = made(**options)
-    if getattr(given, "optimize_mode", mode) != mode:
-        raise ConfigError(f"the search is to {mode}, but its assessor was made to {given.optimize_mode}")
-    if not hasattr(given, "assess_job"):
-        raise UsageError(f"early_stop takes an assessor, its name or its settings, not {given!r}")
-    found: BaseAssessor = given
-    return found
-
-
-def _site(settings: Settings, judge: Judge, *, reports_count: bool) -> TrialSite | InlineSite:
-    function = with_task_id(settings.function)
+def _site(settings: Settings, check: ResultCheck, *, reports_count: bool) -> ThreadSite | ProcessSite | FunctionSite:
+    call, name, workers = call_of(settings.function, check.shape), check.name, settings.max_workers
     if settings.workers == "process":
-        from operant.hpo.process_site import ProcessSite
+        from operant.sites.processes import ProcessSite
 
-        return ProcessSite(function, judge, settings.max_workers, reports_count=reports_count)
-    if settings.max_workers == 1:
-        return InlineSite(function, judge)
-    return ThreadSite(function, judge, settings.max_workers, reports_count=reports_count)
-
-
-def _keep_config(folder: Path, config: Mapping[str, Any]) -> None:
-    import json
-
-    import yaml
-
-    folder.mkdir(parents=True, exist_ok=True)
-    staged = folder / "search.staged"
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(json.loads(json.dumps(config, default=str)), Dumper=dumper, sort_keys=False)
-    staged.write_text(text, encoding="utf-8")
-    staged.replace(folder / "search.yaml")
+        return ProcessSite(call, check, name, workers, reports_count=reports_count)
+    if workers == 1:
+        return FunctionSite.calling(call, check, name)
+    return ThreadSite(call, check, name, workers, reports_count=reports_count)

@@ -7,33 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 from operant.errors import UsageError
-from operant.sites.calls import (
-    FinalFailure,
-    Pruned,
-    Skip,
-    StopTrial,
-    TrialEnd,
-    call_trial,
-    checked_report,
-    current_reporter,
-    report,
-)
+from operant.hpo.shape import Shape
+from operant.sites import Submission
+from operant.sites.function import Call
 
-__all__ = [
-    "FinalFailure",
-    "Function",
-    "Pruned",
-    "Skip",
-    "StopTrial",
-    "TrialEnd",
-    "call_trial",
-    "checked_report",
-    "current_reporter",
-    "report",
-    "with_task_id",
-]
+__all__ = ["call_of", "with_task_id"]
 
 Function = Callable[[Any, int], Any]
+
+
+def call_of(function: Callable[..., Any], shape: Shape) -> Call:
+    """How a site calls it for a job."""
+    call, build = with_task_id(function), shape.build
+
+    def call_job(job: Submission) -> Any:
+        return call(build(job.config), int(job.job_id) + 1)
+
+    return call_job
 
 
 def with_task_id(function: Callable[..., Any]) -> Function:

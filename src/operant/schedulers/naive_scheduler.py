@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from operant._util.files import write_file
 from operant.errors import UsageError
 from operant.schedulers.engine.control import NoView, View
 from operant.schedulers.engine.scheduler import Outcome, Scheduler
@@ -98,7 +96,7 @@ class NaiveScheduler(BaseScheduler):
         workspace = None if in_process else self._workspace()
         site = self._site or self._make_site()
         self._join_compare()
-        self._keep_config()
+        self.plan.keep_config(self.workdir)
         self.scheduler = Scheduler(
             self.plan,
             self.workdir,
@@ -140,16 +138,6 @@ class NaiveScheduler(BaseScheduler):
             group = join_compare(self.workdir.parent.parent, self.workdir.name, self.plan.compare)
             self.plan.compare = {"name": str(group["name"]), "id": str(group["id"])}
             self.view.note(f"its runs are in the group {group['name']!r}, id {group['id']}")
-
-    def _keep_config(self) -> None:
-        text = self.plan.source
-        path = self.workdir / "search.yaml"
-        if text is None:
-            import yaml
-
-            text = yaml.safe_dump(json.loads(json.dumps(self.plan.config, default=str)), sort_keys=False)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_file(path, text)
 
 
 @contextmanager

@@ -45,7 +45,12 @@ class Submission:
 
 
 class Event(NamedTuple):
-    """What a site says of an attempt: ``started``, ``report``, ``ended``, or ``lost`` (nobody knows how it ended)."""
+    """What a site says of an attempt: ``started``, ``report``, ``ended``, or ``lost`` (nobody knows how it ended).
+
+    A ``report`` tells ``tag``, ``step`` and ``value``, and may have a ``handled`` that is set once it was looked at.
+    An end tells what is known of ``code``, ``reason``, ``error``, ``signal``, ``started`` and ``ended``; that of a call
+    also its ``values`` by name, what it ``returned``, and the ``verdict`` (status, reason) that it gave on itself.
+    """
 
     kind: str
     token: str

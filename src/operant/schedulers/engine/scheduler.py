@@ -147,8 +147,11 @@ class Scheduler:
         for item in (*earlier, *items):
             if isinstance(item, Interrupt):
                 self.control.stop(item.reason, kill=True, status=Status.ERROR)
-            elif item.token in self.state.running:
+                continue
+            if item.token in self.state.running:
                 self._handle(item)
+            if "handled" in item.info:  # who reported waits for the answer
+                item.info["handled"].set()
 
     def _handle(self, event: Event) -> None:
         """An attempt has started, reported or ended."""

@@ -7,18 +7,25 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from operant._util.checks import whole_number
+from operant._util.files import write_file
 from operant._util.units import parse_bytes, parse_duration
 from operant.assessors import BaseAssessor, build_assessor
 from operant.errors import ConfigError, unknown
-from operant.registry import accepted_arguments
-from operant.schedulers.criteria import BaseFilterCriterion, StopCriteria, build_filter_criterion, build_stop_criterion
+from operant.schedulers.criteria import (
+    BaseFilterCriterion,
+    BaseStopCriterion,
+    NaiveStopCriterion,
+    StopCriteria,
+    build_filter_criterion,
+    build_stop_criterion,
+)
 from operant.schedulers.planning.custom import import_custom
 from operant.schedulers.planning.gpus import GpuPool
 from operant.schedulers.planning.rewards import RewardRule
@@ -73,9 +80,65 @@ class SearchPlan:
     source: str | None = None
     """The text of the file, as it was given."""
 
+    @classmethod
+    def for_function(
+        cls,
+        config: dict[str, Any],
+        space: Dict,
+        searcher: BaseSearcher,
+        *,
+        max_tries: int | None = None,
+        criteria: Sequence[BaseStopCriterion] = (),
+        assessor: Any = None,
+        parallel_size: int = 1,
+        max_retries: int = 0,
+        retry_delay: float = 0.1,
+        time_limit: float | None = None,
+        grace_seconds: float = 2.0,
+        scalars: Sequence[str] = (),
+    ) -> SearchPlan:
+        """The plan of a search that calls a Python function.
+
+        :param config: the search as plain data, for its journal.
+        :param criteria: stop criteria besides ``max_tries``.
+        :param assessor: an assessor, its class, its name, or its settings with a ``type``.
+        :param time_limit: seconds for each call; only a site that can end calls keeps it.
+        :param scalars: names of values that views show besides the reward.
+        """
+        attribute = searcher.reward_attribute
+        return cls(
+            config=config,
+            space=space,
+            template=Template("", space, RESERVED),
+            searcher=searcher,
+            stop=StopCriteria(NaiveStopCriterion(max_tries=max_tries), criteria),
+            filter=None,
+            assessor=None if assessor is None else build_assessor(assessor, searcher.optimize_mode),
+            rule=RewardRule(attribute),
+            seeds=SeedPlan(maximize=searcher.optimize_mode == "maximize"),
+            parallel_size=parallel_size,
+            max_retries=max_retries,
+            retry_delay=retry_delay,
+            limits=Limits(seconds=time_limit, grace_seconds=grace_seconds),
+            scalars=[attribute, *scalars],
+            generate_log=False,
+        )
+
     @property
     def maximize(self) -> bool:
         return self.searcher.optimize_mode == "maximize"
+
+    def keep_config(self, folder: Path) -> None:
+        """Write the configuration to ``search.yaml``: as it was given, if it came from a file."""
+        text, path = self.source, folder / "search.yaml"
+        if text is None:
+            import yaml
+
+            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+            text = yaml.dump(json.loads(json.dumps(self.config, default=str)), Dumper=dumper, sort_keys=False)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(path, text)
 
     @property
     def digest(self) -> str:
@@ -298,20 +361,8 @@ def _assessor(found: tuple[Any, tuple[str, ...]], searcher: BaseSearcher, rule: 
             raise ConfigError("an assessor needs scalars, and MOCK_PAVI=2 means that there are none")
         if not isinstance(cfg, Mapping):
             raise ConfigError(f"an assessor is a mapping with a `type`, not {cfg!r}")
-        options = dict(cfg)
         # Whoever minimises means it for the assessor as well.
-        if "optimize_mode" not in options and isinstance(options.get("type"), str):
-            from operant.assessors import ASSESSORS
-
-            allowed, _, takes_any = accepted_arguments(ASSESSORS.get(options["type"]))
-            if "optimize_mode" in allowed or takes_any:
-                options["optimize_mode"] = searcher.optimize_mode
-        if options.get("optimize_mode", searcher.optimize_mode) != searcher.optimize_mode:
-            raise ConfigError(
-                f"the searcher's `optimize_mode` is {searcher.optimize_mode!r}; both must be the same",
-                ("optimize_mode",),
-            )
-        return build_assessor(options)
+        return build_assessor(cfg, searcher.optimize_mode)
 
 
 def _limits(scheduler: Mapping[str, Any], stop: StopCriteria) -> Limits:

@@ -9,17 +9,16 @@ from typing import Any
 
 from operant.hpo.expressions import ExpressionError, R, TrialValues, evaluate, evaluate_number
 from operant.hpo.shape import Shape
-from operant.hpo.trials import TrialEnd
-from operant.sites import Event, Submission
-from operant.sites.calls import ended_early
+from operant.sites import Submission
+from operant.sites.calls import TrialEnd, ended_early
 
-__all__ = ["Judge", "Verdict", "metrics_of", "plain", "returned_fields"]
+__all__ = ["CheckedResult", "ResultCheck", "metrics_of", "plain", "returned_fields"]
 
 # Larger results stay in memory only.
 _LARGEST_RESULT = 1 << 18
 
 
-class Verdict:
+class CheckedResult:
     """What a trial's end means."""
 
     __slots__ = ("columns", "end", "stops", "values", "wrong")
@@ -34,7 +33,9 @@ class Verdict:
         """Whether a condition of `stop_when` holds."""
 
 
-class Judge:
+class ResultCheck:
+    """Says what the end of a call means, for the sites of a fluent search and for its earlier trials."""
+
     def __init__(
         self,
         shape: Shape,
@@ -49,48 +50,44 @@ class Judge:
         self.concerns = list(concerns)
         self.stops = list(stops)
         self._is_result = objective is R and not self.concerns and not self.stops
-        """Whether a number that the function returns is all there is to judge."""
-        self.verdicts: dict[str, Verdict] = {}
+        """Whether a number that the function returns is all there is to look at."""
+        self.results: dict[str, CheckedResult] = {}
         """By token, until the search has taken note of them."""
 
-    def event(self, job: Submission, end: TrialEnd) -> Event:
-        """The `ended` event of a call; from any thread."""
-        return Event("ended", job.token, self.outcome(job, end))
-
-    def outcome(self, job: Submission, end: TrialEnd) -> dict[str, Any]:
-        """What that event tells. What else there is to say waits in `verdicts`."""
+    def __call__(self, job: Submission, end: TrialEnd) -> dict[str, Any]:
+        """What the `ended` event of a call tells; from any thread. What else there is to say waits in `results`."""
         now = time.time()
         info: dict[str, Any] = {"started": now - end.seconds, "ended": now}
         if end.kind == "ok":
-            verdict = self.judge(job.config, end)
-            info["code"], info["values"], info["returned"] = 0, verdict.values, returned_fields(end)
+            result = self.check(job.config, end)
+            info["code"], info["values"], info["returned"] = 0, result.values, returned_fields(end)
         else:
-            verdict = Verdict(end)
+            result = CheckedResult(end)
             info.update(ended_early(end))
-        self.verdicts[job.token] = verdict
+        self.results[job.token] = result
         return info
 
-    def judge(self, flat: Mapping[str, Any], end: TrialEnd) -> Verdict:
-        verdict = Verdict(end)
+    def check(self, flat: Mapping[str, Any], end: TrialEnd) -> CheckedResult:
+        result = CheckedResult(end)
         if self._is_result and type(end.value) is float:
-            verdict.values[self.name] = end.value
-            return verdict
+            result.values[self.name] = end.value
+            return result
         # Built anew: the function may have changed the one it was given.
         values = TrialValues(lambda: self.shape.build(flat), end.value, metrics_of(end))
         try:
             # A function that only reports has its last report as objective.
             if end.value is not None:
-                verdict.values[self.name] = evaluate_number(self.objective, values)
+                result.values[self.name] = evaluate_number(self.objective, values)
             for name, expression in self.concerns:
                 found = evaluate(expression, values)
-                verdict.columns[name] = found
+                result.columns[name] = found
                 if isinstance(found, (int, float)) and not isinstance(found, bool):
-                    verdict.values[name] = float(found)
+                    result.values[name] = float(found)
             for condition in self.stops:
-                verdict.stops = verdict.stops or bool(evaluate(condition, values))
+                result.stops = result.stops or bool(evaluate(condition, values))
         except ExpressionError as error:
-            verdict.wrong = error
-        return verdict
+            result.wrong = error
+        return result
 
 
 def metrics_of(end: TrialEnd) -> dict[str, Any]:

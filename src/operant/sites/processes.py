@@ -1,4 +1,4 @@
-"""Trials in processes of their own: they use all cores, and one that hangs can be killed.
+"""Jobs as calls in processes of their own: they use all cores, and one that hangs can be killed.
 
 Each worker is a small process, forked before anything else has threads. It forks again for each trial, so every
 trial begins with the same state, functions need not be importable, and killing one harms nobody else.
@@ -13,15 +13,14 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NoReturn
 
-from operant.hpo.judging import Judge
-from operant.hpo.thread_sites import TrialSite
-from operant.hpo.trials import Function, TrialEnd, call_trial
-from operant.sites import Event, Submission
+from operant.sites.base import Event, Submission
+from operant.sites.calls import TrialEnd, call_trial
+from operant.sites.function import Call, Check, WorkerSite
 
 __all__ = ["ProcessSite"]
 
@@ -31,16 +30,17 @@ _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 2.0
 
 
-class ProcessSite(TrialSite):
-    def __init__(self, function: Function, judge: Judge, workers: int, *, reports_count: bool = False) -> None:
-        super().__init__(function, judge, reports_count=reports_count)
+class ProcessSite(WorkerSite):
+    """A few worker processes, forked when the site is made."""
+
+    def __init__(self, call: Call, check: Check, attribute: str, workers: int, *, reports_count: bool = False) -> None:
+        super().__init__(call, check, attribute, reports_count=reports_count)
         self._folder = tempfile.TemporaryDirectory(prefix="operant-trials-")
         self._life, self._hold = multiprocessing.Pipe(duplex=False)
         """Never written to: its reading end closes when this process is gone, however it went."""
         self._workers = [self._fork_worker() for _ in range(workers)]
         self._free = list(self._workers)
         self._lock = threading.Lock()
-        self._closed = threading.Event()
 
     def start(self, emit: Callable[[Event], None]) -> None:
         super().start(emit)
@@ -52,7 +52,7 @@ class ProcessSite(TrialSite):
         with self._lock:
             worker = self._free.pop()
             worker.job, worker.end, worker.pid, worker.reason = job, None, None, None
-        worker.requests.send(("run", dict(job.config), int(job.job_id) + 1))
+        worker.requests.send(("run", job))
 
     def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
         wanted = set(tokens)
@@ -96,13 +96,8 @@ class ProcessSite(TrialSite):
                 self._hold.close()
                 requests.close()
                 answers.close()
-                _serve(
-                    self.function,
-                    self.judge.shape.build,
-                    self.reports_count,
-                    Path(self._folder.name),
-                    (their_requests, their_answers, self._life),
-                )
+                pipes = (their_requests, their_answers, self._life)
+                _serve(self.call_job, self.reports_count, Path(self._folder.name), pipes)
             finally:
                 os._exit(1)
         their_requests.close()
@@ -126,7 +121,7 @@ class ProcessSite(TrialSite):
                 self._emit(Event("started", job.token, {}))
             elif kind == "report":
                 step, value = content
-                self.emit_report(job.token, step, value, self._closed)
+                self.emit_report(job.token, step, value)
                 if self.reports_count:
                     try:
                         worker.requests.send(("answer", worker.reason is not None))
@@ -146,13 +141,13 @@ class ProcessSite(TrialSite):
             worker.job = worker.pid = None
             self._free.append(worker)
         if end is not None and (reason is None or end.kind == "ok"):
-            self._emit(self.judge.event(job, end))
+            self.emit_end(job, end)
             return
         if reason is not None:
             self._emit(Event("ended", job.token, {"code": None, "reason": reason}))
             return
         what = f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"it left with exit code {status}"
-        self._emit(self.judge.event(job, TrialEnd("failed", None, 0.0, what)))
+        self.emit_end(job, TrialEnd("failed", None, 0.0, what))
 
 
 class _Worker:
@@ -175,10 +170,9 @@ class _Worker:
 
 
 Pipes = tuple["Connection[Any, Any]", "Connection[Any, Any]", "Connection[Any, Any]"]
-Build = Callable[[Mapping[str, Any]], Any]
 
 
-def _serve(function: Function, build: Build, reports_count: bool, folder: Path, pipes: Pipes) -> NoReturn:
+def _serve(call: Call, reports_count: bool, folder: Path, pipes: Pipes) -> NoReturn:
     """A worker's life: a child for each trial, until the controller is gone."""
     requests, answers, life = pipes
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the controller, which then ends the trials
@@ -191,22 +185,19 @@ def _serve(function: Function, build: Build, reports_count: bool, folder: Path, 
         child = os.fork()
         if child == 0:
             try:
-                _run_trial(function, build, content, reports_count, folder, pipes)
+                _run_trial(call, content[0], reports_count, folder, pipes)
             finally:
                 os._exit(1)
         status = _wait_for(child, life)
         answers.send(("gone", status))
 
 
-def _run_trial(
-    function: Function, build: Build, content: list[Any], reports_count: bool, folder: Path, pipes: Pipes
-) -> None:
+def _run_trial(call: Call, job: Submission, reports_count: bool, folder: Path, pipes: Pipes) -> None:
     requests, answers, _ = pipes
     os.setsid()  # so that what it starts can be killed with it
     answers.send(("started", os.getpid()))
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    flat, task_id = content
-    end = call_trial(lambda: function(build(flat), task_id), _ByPipe(requests, answers, reports_count))
+    end = call_trial(call, _ByPipe(requests, answers, reports_count), job)
     try:
         data = pickle.dumps(end)
     except Exception as error:
