@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": "serve",
     "sync": "sync",
     "train": "train",
+    "fire": "fire",
     "auto": "auto",
     "ui": "ui",
     "view": "view",

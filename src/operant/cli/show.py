@@ -79,11 +79,16 @@ def _show_all(root: Path, args: argparse.Namespace) -> int:
     elif args.out is None:
         rows = [[one["task"], one["status"], str(one["jobs"]), _counts(one), _best(one)] for one in short]
         print_table(["task", "status", "jobs", "of them", "best"], rows)
+        for one in short:
+            if one["damage"]:
+                print(f"{one['task']}: {one['damage']}")
     return 0
 
 
 def _print_search(found: dict[str, Any]) -> None:
     print(f"{found['task']}: {found['status']}, {len(found['jobs'])} jobs ({_counts(found)})")
+    if found["damage"]:
+        print(printable(found["damage"]))
     if found["best"] is not None:
         settings = ", ".join(f"{key}={value}" for key, value in found["best"]["arg_dict"].items())
         print(printable(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))
