@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from operant.hpo.tables import show, text_table
+from operant.status import USABLE
 
 __all__ = ["History", "TrialRecord"]
 
@@ -162,7 +163,7 @@ def _seconds(value: float) -> str:
 
 
 def _counts(record: TrialRecord) -> bool:
-    return record.status in ("FINISHED", "STOPPED")
+    return record.status in USABLE
 
 
 def _picture(history: History) -> str:
