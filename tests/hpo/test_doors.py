@@ -11,7 +11,7 @@ import pytest
 
 from operant.errors import ConfigError, UsageError
 from operant.hpo import choice, hpo, quniform
-from operant.hpo.axes import NormalReal
+from operant.hpo.arguments import NormalReal
 from operant.hpo.shape import Shape
 from operant.hpo.sweeps import space_of_parameters
 

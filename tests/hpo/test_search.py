@@ -279,7 +279,7 @@ def test_history_ranks_and_draws() -> None:
     history = search.history
     assert [one.target for one in history.ranking(2)] == [4, 3] and len(history.ranking()) == 3
     assert history.table(1).count("finished") == 1 and len(history.rows()) == 4
-    assert history.plot("picture.svg").count("<circle") == 3 and "<polyline" in Path("picture.svg").read_text()
+    assert history.plot("picture.svg").count("<circle") == 3 and "best so far" in Path("picture.svg").read_text()
     with pytest.raises(UsageError):
         _ = quick().history
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operant.errors import UsageError
 from operant.hpo import choice, quniform, randint, randn, uniform
-from operant.hpo.axes import NormalReal
+from operant.hpo.arguments import NormalReal
 from operant.hpo.shape import Shape, _split
 
 

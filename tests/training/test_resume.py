@@ -184,4 +184,4 @@ def test_only_the_newest_are_kept(tmp_path):
     for step in (10, 20, 30):
         store.save(step, {})
     assert store.steps() == [20, 30]
-    assert not list(tmp_path.glob(".draft*"))
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

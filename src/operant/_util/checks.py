@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from operant.errors import ConfigError, KeyPath, unknown
 
 __all__ = ["fraction", "is_number", "is_whole", "one_of", "positive", "whole_number"]
 
 
-def is_whole(value: Any, least: int | None = None) -> bool:
+def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
     """Whether it is an integer, from ``least`` on; True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether it is one of Python's numbers; True and False are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -22,7 +22,7 @@ def is_number(value: Any) -> bool:
 def whole_number(value: Any, key: str, least: int, path: KeyPath | None = None) -> int:
     if not is_whole(value, least):
         raise ConfigError(f"`{key}` must be a whole number from {least} on, not {value!r}", path or (key,))
-    return int(value)
+    return value
 
 
 def fraction(value: Any, key: str) -> float:

@@ -44,7 +44,7 @@ def replacing(target: Path, *, sync: bool = False) -> Iterator[Path]:
         raise
 
 
-def write_file(target: Path, content: str | bytes, *, sync: bool = False) -> None:
+def write_file(target: Path, content: str | bytes | memoryview, *, sync: bool = False) -> None:
     """Write a whole file in place of the one that is there, if any; its folder is made where it is missing."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, sync=sync) as staged:

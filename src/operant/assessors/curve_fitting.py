@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from operant._util.checks import whole_number
+from operant._util.checks import is_number, whole_number
 from operant.assessors._curves import extrapolate
 from operant.assessors.base_assessor import AssessResult, BaseAssessor, Report
 from operant.assessors.builder import ASSESSORS
@@ -40,7 +40,7 @@ class CurveFittingAssessor(BaseAssessor):
         super().__init__(optimize_mode, start_step)
         self.epoch_num = whole_number(epoch_num, "epoch_num", least=1)
         self.gap = whole_number(gap, "gap", least=1)
-        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 < threshold <= 1:
+        if not is_number(threshold) or not 0 < threshold <= 1:
             raise ConfigError(f"`threshold` must lie above 0 and up to 1, not {threshold!r}", ("threshold",))
         self.threshold = float(threshold)
         self._running: dict[Any, list[float]] = {}

@@ -7,7 +7,6 @@ values and nothing that could be called.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import zipfile
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
+from operant._util.files import replacing
 from operant.data import prune_chunks
 from operant.training.checkpoints import CheckpointError, pack_state, unpack_state
 
@@ -32,15 +32,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with draft.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        with replacing(target, sync=True) as staged, staged.open("wb") as file:
+            torch.save(checkpoint, file)
 
 
 def pack(step: int, run_id: str, state: dict[str, Any]) -> dict[str, Any]:

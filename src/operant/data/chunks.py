@@ -8,9 +8,7 @@ so a run that was resumed from an older checkpoint and went another way never me
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import secrets
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.files import replacing
 from operant.data.trees import Array
 from operant.errors import OperantError
 
@@ -85,15 +84,8 @@ def write(folder: Path, label: str, arrays: dict[str, Array]) -> str:
     if path.exists():
         return name
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{name}.{secrets.token_hex(4)}"
-    try:
-        with unfinished.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path, sync=True) as staged, staged.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
     return name
 
 

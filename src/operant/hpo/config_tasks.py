@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from operant._util.checks import is_whole
 from operant.errors import OperantError, UsageError
 from operant.hpo.run_config import RESULT_NAME, TASK_NAME
 from operant.hpo.tables import text_table
@@ -285,6 +286,6 @@ def _last_scalars(folder: Path) -> dict[str, float]:
 
 
 def _at_least_one(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_whole(value, 1):
         raise UsageError(f"{what} is a whole number from 1 on, not {value!r}")
     return value

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from operant.hpo.axes import make_axis
+from operant.hpo.arguments import make_argument
 from operant.hpo.shape import Shape
 from operant.hpo.values import choice
 from operant.searchers import BaseSearcher, Observation, Proposal, Trial
@@ -54,9 +54,9 @@ def leaf_of(distribution: Distribution) -> Leaf:
 
 def categorical(choices: Any) -> tuple[Distribution, Callable[[Any], Any]]:
     """The distribution of these choices, and what is made of one that was chosen."""
-    axis = make_axis(choice(list(choices)))
-    assert isinstance(axis.leaf, Categorical)
-    return ["categorical", axis.leaf.data], axis.finish or (lambda chosen: chosen)
+    argument = make_argument(choice(list(choices)))
+    assert isinstance(argument.leaf, Categorical)
+    return ["categorical", argument.leaf.data], argument.finish or (lambda chosen: chosen)
 
 
 def draw(leaf: Leaf, seed: int, number: int, name: str) -> Any:

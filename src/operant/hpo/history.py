@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any, overload
 
+from operant._util.units import duration
 from operant.hpo.tables import show, text_table
 from operant.status import USABLE
 
 __all__ = ["History", "TrialRecord"]
-
-_WIDTH, _HEIGHT, _MARGIN = 720, 360, 48
 
 
 @dataclass
@@ -122,7 +121,7 @@ class History(Sequence[TrialRecord]):
                 one.status.lower(),
                 "" if one.target is None else show(one.target),
                 *(show(one.columns[name]) if name in one.columns else "" for name in columns),
-                _seconds(one.metrics["time"]) if "time" in one.metrics else "",
+                duration(one.metrics["time"], fine=True) if "time" in one.metrics else "",
                 *(show(one.flat[name]) if name in one.flat else "" for name in names),
             ]
             for one in records
@@ -154,49 +153,22 @@ class History(Sequence[TrialRecord]):
         return f"History of {len(self)} trials\n{self.table()}" if len(self) else "History of 0 trials"
 
 
-def _seconds(value: float) -> str:
-    """`3.2 s`, `15 ms`, `4.1 µs`."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value * 1e6:.3g} µs"
-
-
 def _counts(record: TrialRecord) -> bool:
     return record.status in USABLE
 
 
 def _picture(history: History) -> str:
+    from operant.plotting.charts import BLUE, GREEN, Axis, Chart, Line, Mark, Points
+    from operant.plotting.vector import svg_file
+
     shown = [one for one in history if one.target is not None and math.isfinite(one.target) and _counts(one)]
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
-        f'font-size="12"><rect width="100%" height="100%" fill="white"/>'
-    ]
+    ids, targets = [float(one.task_id) for one in shown], [float(one.target or 0.0) for one in shown]
+    marks: list[Mark] = []
     if shown:
-        lows, highs = min(one.target or 0.0 for one in shown), max(one.target or 0.0 for one in shown)
-        last = max(one.task_id for one in shown)
-        span = highs - lows or 1.0
-
-        def place(task_id: int, target: float) -> tuple[float, float]:
-            x = _MARGIN + (_WIDTH - 2 * _MARGIN) * (task_id - 1) / max(last - 1, 1)
-            return x, _HEIGHT - _MARGIN - (_HEIGHT - 2 * _MARGIN) * (target - lows) / span
-
-        best: float | None = None
-        line = []
-        for one in shown:
-            target = float(one.target or 0.0)
-            x, y = place(one.task_id, target)
-            parts.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#7a9cc6">'
-                f"<title>trial {one.task_id}: {show(target)}</title></circle>"
-            )
-            if best is None or (target > best if history.maximize else target < best):
-                best = target
-            line.append("{:.1f},{:.1f}".format(*place(one.task_id, best)))
-        parts.append(f'<polyline points="{" ".join(line)}" fill="none" stroke="#c0392b" stroke-width="1.5"/>')
-        for target, y in ((highs, _MARGIN), (lows, _HEIGHT - _MARGIN)):
-            parts.append(f'<text x="4" y="{y + 4}">{show(target)}</text>')
-        parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 16}" text-anchor="end">trial {last}</text>')
-    title = f"{history.name}: {len(shown)} trials" + (", best so far in red" if shown else "")
-    parts.append(f'<text x="{_MARGIN}" y="20">{escape(title)}</text></svg>')
-    return "".join(parts)
+        best = list(itertools.accumulate(targets, max if history.maximize else min))
+        titles = [f"trial {one.task_id}: {show(one.target)}" for one in shown]
+        marks.append(Line(ids, best, GREEN, 2.0, name="best so far", steps=True))
+        marks.append(Points(ids, targets, [BLUE] * len(ids), titles, name="trials"))
+    remark = "" if shown else "no result yet"
+    chart = Chart(f"{len(shown)} trials", Axis("trial"), Axis(history.name), marks, remark=remark)
+    return svg_file([chart], history.name)

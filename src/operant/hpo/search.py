@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from operant._util.checks import is_number, is_whole
 from operant.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Search:
 
     def time_limit(self, seconds: float) -> Search:
         """End a trial that takes longer; needs `workers('process')`. What it has reported until then counts."""
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        if not is_number(seconds) or not seconds > 0:
             raise UsageError(f"time_limit takes a number of seconds above 0, not {seconds!r}")
         return self._set(time_limit=float(seconds))
 
@@ -173,7 +174,7 @@ class Search:
 
 
 def _whole(value: Any, what: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if not is_whole(value, least):
         raise UsageError(f"{what} takes a whole number from {least} on, not {value!r}")
     return value
 

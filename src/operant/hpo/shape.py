@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from operant.errors import UsageError
-from operant.hpo.axes import Axis, check_budget, make_axis, thinned
+from operant.hpo.arguments import Argument, check_budget, make_argument, thinned
 from operant.hpo.values import HyperValue
 from operant.space import Dict
 
@@ -17,16 +17,16 @@ __all__ = ["Shape"]
 class Shape:
     """Flat for searchers and the journal (`policy.learn.lr`, `layers[0]`), nested for the function."""
 
-    def __init__(self, nested: Any, axes: Mapping[str, Axis] | None = None) -> None:
+    def __init__(self, nested: Any, axes: Mapping[str, Argument] | None = None) -> None:
         self.nested = nested
         found = dict(_walk(nested, ""))
         if not found:
             raise UsageError(
                 "there is nothing to search: spaces(…) has no uniform, quniform, choice, randint or randn in it"
             )
-        self.axes = dict(axes) if axes is not None else {name: make_axis(value) for name, value in found.items()}
-        self.space = Dict({name: axis.leaf for name, axis in self.axes.items()})
-        finishers = {name: axis.finish for name, axis in self.axes.items()}
+        self.axes = dict(axes) if axes is not None else {name: make_argument(value) for name, value in found.items()}
+        self.space = Dict({name: argument.leaf for name, argument in self.axes.items()})
+        finishers = {name: argument.finish for name, argument in self.axes.items()}
         self._build = _builder(nested, "", finishers)
         self._finishers = {name: finish for name, finish in finishers.items() if finish is not None}
 
@@ -47,23 +47,23 @@ class Shape:
         return found
 
     def describe(self) -> list[dict[str, Any]]:
-        return [{"name": name, **axis.describe()} for name, axis in self.axes.items()]
+        return [{"name": name, **argument.describe()} for name, argument in self.axes.items()]
 
     def gridded(self, max_steps: int | None) -> Shape:
-        """The same shape with so few values on each axis that all combinations are at most `max_steps`."""
+        """The same shape with so few values on each argument that all combinations are at most `max_steps`."""
         axes = list(self.axes.values())
-        if any(math.isinf(axis.size) for axis in axes):
+        if any(math.isinf(argument.size) for argument in axes):
             check_budget(max_steps)
-        counts = _split([axis.size for axis in axes], [axis.is_choice for axis in axes], max_steps)
-        thin = [thinned(axis, count) for axis, count in zip(axes, counts, strict=True)]
+        counts = _split([argument.size for argument in axes], [argument.is_choice for argument in axes], max_steps)
+        thin = [thinned(argument, count) for argument, count in zip(axes, counts, strict=True)]
         return Shape(self.nested, dict(zip(self.axes, thin, strict=True)))
 
 
 def _split(sizes: list[int | float], is_choice: list[bool], budget: int | None) -> list[int]:
-    """How many values each axis of a grid gets.
+    """How many values each argument of a grid gets.
 
     Choices come first, because what lies between two of them is unknown; then whatever has few values; what is
-    continuous shares the rest. Within each kind the axis that has fewest values gets the next one.
+    continuous shares the rest. Within each kind the argument that has fewest values gets the next one.
     """
     if budget is None or math.prod(sizes) <= budget:
         return [int(size) for size in sizes]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from operant._util.units import printable
+
 __all__ = ["show", "text_table"]
 
 
@@ -22,8 +24,7 @@ def show(value: Any) -> str:
     """A value as it stands in a cell: one printable line, not too long."""
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = str(value)
-    text = "".join(char if char.isprintable() else "?" for char in text)
+    text = printable(str(value))
     return text if len(text) <= 60 else text[:57] + "..."
 
 

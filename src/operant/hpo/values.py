@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from operant._util.checks import is_number
 from operant.errors import UsageError
 
 __all__ = [
@@ -192,7 +193,7 @@ def randn(mu: float = 0.0, sigma: float = 1.0) -> HyperValue:
 def _number(value: Any, what: str) -> Any:
     item = getattr(value, "item", None)
     value = item() if callable(item) and getattr(value, "ndim", None) == 0 else value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise UsageError(f"the {what} must be a finite number, not {value!r}")
     return value
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import whole_number
 from operant.errors import ConfigError, unknown
 from operant.searchers._records import FAILED, FINAL, UNDER_WAY, Observation, Proposal, Trial
 from operant.space import Config, Container, build_space
@@ -84,12 +85,9 @@ class BaseSearcher:
                 raise ConfigError(unknown("optimize_mode", optimize_mode, _MODES), ("optimize_mode",))
             self.optimize_mode = optimize_mode
         if seed is not None:
-            if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-                raise ConfigError(f"`seed` must be a whole number from 0 on, not {seed!r}", ("seed",))
-            self.seed = int(seed)
-        if lag is not None and (isinstance(lag, bool) or not isinstance(lag, int) or lag < 1):
-            raise ConfigError(f"`lag` must be a whole number from 1 on, not {lag!r}", ("lag",))
-        self.lag = lag if lag is not None else getattr(self, "lag", None)
+            given: Any = seed
+            self.seed = whole_number(int(given) if isinstance(given, np.integer) else given, "seed", 0)
+        self.lag = whole_number(lag, "lag", 1) if lag is not None else getattr(self, "lag", None)
 
     # -- the contract ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from operant._util.checks import is_number
 from operant.errors import ConfigError, unknown
 
 _RANGE_KEYS = ("min", "max", "above", "below", "in", "not")
@@ -32,7 +33,7 @@ class Test:
             return False
         if self.low is None and self.high is None:
             return True
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if not is_number(value):
             return False
         if self.low is not None and (value < self.low or (self.low_open and value == self.low)):
             return False

@@ -11,9 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.files import replacing, sync_folder, write_file
 from operant.errors import OperantError
 
 __all__ = ["CheckpointError", "CheckpointStore", "pack_state", "read_weights", "unpack_state", "write_weights"]
@@ -58,17 +57,12 @@ class CheckpointStore:
         document, content = pack_state(step, state)
         self.folder.mkdir(parents=True, exist_ok=True)
         target = self.folder / f"step-{step:012d}"
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self.folder))
-        try:
-            _write(draft / "state.npz", content)
-            _write(draft / "state.json", document.encode())
+        with replacing(target) as staged:
+            write_file(staged / "state.npz", content, sync=True)
+            write_file(staged / "state.json", document, sync=True)
             if target.exists():
                 shutil.rmtree(target)
-            draft.rename(target)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         self._forget_old()
         return target
 
@@ -144,8 +138,8 @@ def write_weights(path: Path, weights: Mapping[str, np.ndarray[Any, Any]], about
     plain = _split(about, "about", arrays)
     tensors = {name: np.ascontiguousarray(value) for name, value in weights.items()}
     tensors |= {f"operant.{name}": value for name, value in arrays.items()}
-    _replace(path, save(tensors))
-    _replace(path.with_suffix(".json"), json.dumps({"format": FORMAT, "about": plain}).encode())
+    write_file(path, save(tensors), sync=True)
+    write_file(path.with_suffix(".json"), json.dumps({"format": FORMAT, "about": plain}), sync=True)
 
 
 def read_weights(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
@@ -197,24 +191,3 @@ def _join(tree: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
     if isinstance(tree, list):
         return [_join(value, arrays) for value in tree]
     return tree
-
-
-def _write(path: Path, content: bytes | memoryview) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    _write(draft, content)
-    draft.replace(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

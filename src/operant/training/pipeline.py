@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from operant._util.files import write_file
 from operant.training.config import TrainConfig
 from operant.training.dialects import from_di_engine
 from operant.training.entry import train
@@ -53,7 +54,4 @@ def _leave_result(folder: Path, result: TrainResult, stop_value: float | None) -
         "best_eval_value": result.best_return,
         "seconds": result.seconds,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / ".result.pkl.draft"
-    draft.write_bytes(pickle.dumps(found))
-    draft.replace(folder / "result.pkl")
+    write_file(folder / "result.pkl", pickle.dumps(found))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from operant._util.checks import is_number
 from operant.errors import UsageError
 from operant.tracking.reading.points import Points
 from operant.tracking.reading.pyramid import Pyramid
@@ -188,6 +189,6 @@ def _group_label(app: AppState, opened: OpenRun, name: str) -> str:
 def _limit(value: Any, name: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise UsageError(f"{name!r} must be a number or null")
     return float(value)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.schedulers.simulated import World, config
 
+from operant._util.statistics import iqm, mean_interval, paired_worse, t_cdf
 from operant.errors import ConfigError
 from operant.schedulers.planning.seeds import SeedPlan
-from operant.schedulers.planning.statistics import iqm, mean_interval, paired_worse, t_cdf
 from operant.sites import Simulation, Submission
 
 

@@ -6,7 +6,6 @@ import ast
 import hashlib
 import json
 import operator
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.files import write_file
 from operant.envs.rng import seeded
 from operant.envs.vector import Array
 from operant.envs.wildfire.grids import read_grid
@@ -282,10 +282,7 @@ class ScenarioSet:
                 f"only {len(found)} of {self.chosen.population} scenarios satisfy {self.chosen.condition!r}, "
                 f"but {self.chosen.count} are wanted; loosen the condition or raise scenarios.population"
             )
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(found), encoding="utf-8")
-        aside.replace(file)
+        write_file(file, json.dumps(found))
         return np.array(found)
 
 

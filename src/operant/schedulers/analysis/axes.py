@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from operant._util.checks import is_number
 from operant.errors import OperantError
 from operant.schedulers.engine.state import SearchState
 
@@ -117,4 +118,4 @@ def _unique(values: Iterable[Any]) -> list[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return is_number(value) and math.isfinite(value)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from operant._util.checks import is_number
 from operant._util.units import parse_duration
 from operant.errors import ConfigError
 from operant.registry import Registry, accepted_arguments
@@ -175,7 +176,7 @@ def _build_custom(cfg: Mapping[str, Any]) -> BaseStopCriterion:
 def parse_tries(value: Any) -> int | None:
     if value is None or (isinstance(value, float) and math.isinf(value)):
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or value < 1:
+    if not is_number(value) or value != int(value) or value < 1:
         raise ConfigError(f"`max_tries` must be a whole number from 1 on, not {value!r}", ("max_tries",))
     return int(value)
 
@@ -183,6 +184,6 @@ def parse_tries(value: Any) -> int | None:
 def _reward(value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+    if not is_number(value) or math.isnan(value):
         raise ConfigError(f"`max_reward` must be a number, not {value!r}", ("max_reward",))
     return None if math.isinf(value) else float(value)

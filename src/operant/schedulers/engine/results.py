@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from operant._util.statistics import mean_interval
 from operant.schedulers.engine.control import NoView, ResultHook, SearchControl, View
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
 from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.planning.plan import SearchPlan
-from operant.schedulers.planning.statistics import mean_interval
 from operant.searchers import Observation
 from operant.sites import Event
 from operant.sites.clock import Clock

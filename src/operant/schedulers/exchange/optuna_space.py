@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from operant._util.checks import is_number
 from operant.errors import OperantError
 from operant.space import Categorical, Container, Int, Leaf, Nested, Real, build_space
 
@@ -39,7 +40,7 @@ class OptunaSpace:
     def _distribution(self, name: str, leaf: Leaf | list[Any] | None, tried: list[Any]) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-        numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in tried)
+        numbers = all(is_number(one) for one in tried)
         whole = numbers and all(isinstance(one, int) for one in tried)
         if isinstance(leaf, (Int, Real)) and numbers:
             low, high, log = min([leaf.low, *tried]), max([leaf.high, *tried]), leaf.log

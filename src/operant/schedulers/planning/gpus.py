@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from operant._util.checks import is_number, is_whole
 from operant.errors import ConfigError
 
 __all__ = ["GpuPool", "visible_gpus"]
@@ -36,14 +37,14 @@ class GpuPool:
     def parse(cls, per_job: Any, gpus: Any) -> GpuPool | None:
         if per_job is None:
             return None
-        if isinstance(per_job, bool) or not isinstance(per_job, (int, float)) or per_job < 0:
+        if not is_number(per_job) or per_job < 0:
             raise ConfigError(f"`gpus_per_job` is a number such as 1, 2 or 0.5, not {per_job!r}", ("gpus_per_job",))
         if per_job == 0:
             return None
         if per_job > 1 and per_job != int(per_job):
             raise ConfigError(f"a job can have whole GPUs or a part of one, not {per_job}", ("gpus_per_job",))
         names = [str(one) for one in gpus] if isinstance(gpus, (list, tuple)) else visible_gpus()
-        if isinstance(gpus, int) and not isinstance(gpus, bool):
+        if is_whole(gpus):
             names = names[:gpus] or [str(place) for place in range(gpus)]
         if len(names) < per_job:
             raise ConfigError(f"a job wants {per_job} GPUs, and this machine shows {len(names)}", ("gpus_per_job",))

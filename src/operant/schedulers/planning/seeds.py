@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from operant._util.checks import is_whole, whole_number
+from operant._util.statistics import iqm, mean, paired_worse
 from operant.errors import ConfigError, unknown
-from operant.schedulers.planning.statistics import iqm, mean, paired_worse
 
 __all__ = ["SeedPlan"]
 

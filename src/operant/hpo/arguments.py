@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import is_number
 from operant.errors import UsageError
 from operant.hpo.values import Choice, HyperValue, Link, Normal, Steps, Uniform
 from operant.space import Categorical, Int, Leaf, Numeric, Real
 
-__all__ = ["Axis", "NormalReal", "make_axis", "thinned"]
+__all__ = ["Argument", "NormalReal", "make_argument", "thinned"]
 
 # Longer axes are not written out when every value of a grid is wanted anyway.
 _MOST_LISTED = 10_000
 
 
 @dataclass(frozen=True)
-class Axis:
+class Argument:
     """One argument: its leaf in the space, and what is made of a value that was chosen from it."""
 
     value: HyperValue
@@ -80,47 +81,47 @@ class NormalReal(Numeric):
         return self._distribution.inv_cdf(min(max(unit, 1e-15), 1 - 1e-15))
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return is_number(value) and math.isfinite(value)
 
     def __repr__(self) -> str:
         return f"NormalReal({self.mu}, {self.sigma})"
 
 
-def make_axis(value: HyperValue) -> Axis:
+def make_argument(value: HyperValue) -> Argument:
     source = value.source
     if isinstance(source, Choice):
-        return _choice_axis(value, source)
+        return _choice_argument(value, source)
     if isinstance(source, Normal):
-        return _plain_axis(value, NormalReal(source.mu, source.sigma))
+        return _plain_argument(value, NormalReal(source.mu, source.sigma))
     if isinstance(source, Steps):
         leaf = Int if source.whole else Real
-        return _plain_axis(value, leaf(source.low, source.high, step=source.step))  # type: ignore[arg-type]
+        return _plain_argument(value, leaf(source.low, source.high, step=source.step))  # type: ignore[arg-type]
     base = value.chain[0].base if value.chain else None
     if base is not None:
         # A log scale: searchers that think in the values themselves, and readers of the journal, are better served.
         ends = _power(base, source.low), _power(base, source.high)
         if 0 < min(ends) < max(ends) < math.inf:
             rest = HyperValue(source, value.chain[1:])
-            return Axis(value, Real(min(ends), max(ends), log=True), rest.finish if rest.chain else None, rest.chain)
-    return _plain_axis(value, Real(source.low, source.high))
+            return _plain_argument(value, Real(min(ends), max(ends), log=True), rest)
+    return _plain_argument(value, Real(source.low, source.high))
 
 
-def thinned(axis: Axis, count: int) -> Axis:
-    """The axis with `count` of its values, evenly spread, both ends included; of a continuous one the middle for 1."""
-    raw = _spread(axis, count)
+def thinned(argument: Argument, count: int) -> Argument:
+    """The argument with `count` of its values, evenly spread, both ends included; 1 is the middle."""
+    raw = _spread(argument, count)
     if raw is None:
-        return axis
-    finished = [axis.value.finish(one) for one in raw]
-    if axis.value.chain and all(_is_plain(one) for one in finished):
-        return Axis(axis.value, Categorical(finished), None, ())
-    if axis.is_choice:
-        return _choice_axis(axis.value, Choice(tuple(raw)))
-    return Axis(axis.value, Categorical(raw), axis.value.finish if axis.value.chain else None, axis.value.chain)
+        return argument
+    finished = [argument.value.finish(one) for one in raw]
+    if argument.value.chain and all(_is_plain(one) for one in finished):
+        return Argument(argument.value, Categorical(finished), None, ())
+    if argument.is_choice:
+        return _choice_argument(argument.value, Choice(tuple(raw)))
+    return _plain_argument(argument.value, Categorical(raw))
 
 
-def _spread(axis: Axis, count: int) -> list[Any] | None:
-    """The values before transformation that a grid of `count` has; None for all of an axis as it is."""
-    source = axis.value.source
+def _spread(argument: Argument, count: int) -> list[Any] | None:
+    """The values before transformation that a grid of `count` has; None for all of an argument as it is."""
+    source = argument.value.source
     if isinstance(source, Uniform):
         if count == 1:
             return [(source.low + source.high) / 2]
@@ -129,21 +130,23 @@ def _spread(axis: Axis, count: int) -> list[Any] | None:
     if isinstance(source, Normal):
         # Both ends are infinitely far out: the middles of equally likely parts.
         return [NormalDist(source.mu, source.sigma).inv_cdf((i + 0.5) / count) for i in range(count)]
-    size = int(axis.size)
-    if count >= size and (not axis.value.chain or size > _MOST_LISTED):
+    size = int(argument.size)
+    if count >= size and (not argument.value.chain or size > _MOST_LISTED):
         return None
     count = min(count, size)
     places = [round(i * (size - 1) / (count - 1)) for i in range(count)] if count > 1 else [(size - 1) // 2]
     if isinstance(source, Choice):
         return [_distinct(source.values)[place] for place in places]
-    return [axis.leaf.data[place] for place in places]
+    return [argument.leaf.data[place] for place in places]
 
 
-def _plain_axis(value: HyperValue, leaf: Leaf) -> Axis:
-    return Axis(value, leaf, value.finish if value.chain else None, value.chain)
+def _plain_argument(value: HyperValue, leaf: Leaf, rest: HyperValue | None = None) -> Argument:
+    """An argument of whose transformations the leaf has made none, or all but ``rest``."""
+    rest = value if rest is None else rest
+    return Argument(value, leaf, rest.finish if rest.chain else None, rest.chain)
 
 
-def _choice_axis(value: HyperValue, source: Choice) -> Axis:
+def _choice_argument(value: HyperValue, source: Choice) -> Argument:
     values = _distinct(source.values)
     if all(_is_plain(one) for one in values):
         leaf = Categorical([json.loads(_canonical(one)) for one in values])  # as the journal will give it back
@@ -152,14 +155,14 @@ def _choice_axis(value: HyperValue, source: Choice) -> Axis:
         leaf = Categorical([f"{i}: {_name(one)}" for i, one in enumerate(values)])
     scalars = all(one is None or isinstance(one, (bool, int, float, str)) for one in values)
     if scalars and not value.chain:
-        return Axis(value, leaf, None, ())
+        return Argument(value, leaf, None, ())
 
     def finish(chosen: Any) -> Any:
         found = values[leaf.index(chosen)]
         # A trial that changes its list must not change that of the others.
         return value.finish(copy.deepcopy(found) if isinstance(found, (list, dict, set)) else found)
 
-    return Axis(value, leaf, finish, value.chain)
+    return Argument(value, leaf, finish, value.chain)
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
