@@ -32,6 +32,9 @@ class Status(StrEnum):
     FILTERED = "FILTERED"
     """Only of proposals: a filter criterion dropped it before it ran."""
 
+    # That of enumerations is written in Python, and each look into a set would call it.
+    __hash__ = str.__hash__
+
 
 USABLE = frozenset({Status.FINISHED, Status.STOPPED})
 """Done, and its result counts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ __all__ = [
     "read_state",
 ]
 
-_PENDING, _FINISHED = Status.PENDING, Status.FINISHED
+_PENDING, _RUNNING, _FINISHED = Status.PENDING, Status.RUNNING, Status.FINISHED
 _NO_VALUES: Mapping[str, float] = {}
 
 
@@ -145,13 +145,17 @@ class SearchState:
 
     def fold_all(self, records: Iterable[dict[str, Any]]) -> SearchState:
         """Take note of records, or of lines that stand for several."""
-        handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
+        handlers = self._handlers()
         with no_garbage_collection():
             for record in records:
                 handler = handlers.get(record["type"])
                 if handler is not None:
                     handler(record)
         return self
+
+    def _handlers(self) -> dict[str, Callable[[dict[str, Any]], None]]:
+        """What takes note of a record, by its type."""
+        return {name[6:]: getattr(self, name) for name in dir(type(self)) if name.startswith("_fold_")}
 
     def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
         """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
@@ -208,7 +212,7 @@ class SearchState:
 
     def _fold_started(self, record: dict[str, Any]) -> None:
         job = self.jobs[record["job"]]
-        job.status, job.started = Status.RUNNING, record["wall"]
+        job.status, job.started = _RUNNING, record["wall"]
 
     def _fold_assessed(self, record: dict[str, Any]) -> None:
         self.jobs[record["job"]].iteration = record["iteration"]
