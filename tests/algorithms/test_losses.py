@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operant.algorithms import A2C, DQN, PPO, A2CSettings, DivergedError, DQNSettings, PPOSettings
-from operant.algorithms.a2c import a2c_loss, a2c_slopes
-from operant.algorithms.dqn import dqn_loss, dqn_slope
+from operant.algorithms.a2c import a2c_gradients, a2c_loss
+from operant.algorithms.dqn import dqn_gradient, dqn_loss
 from operant.algorithms.heads import Categorical, Gaussian, make_head
-from operant.algorithms.ppo import ppo_loss, ppo_slopes
+from operant.algorithms.ppo import ppo_gradients, ppo_loss
 from operant.algorithms.state_noise import StateGaussian
 from operant.models import ModelSettings, action_spec
 
@@ -57,7 +57,7 @@ def test_actor_critic_losses(kind, algorithm, rows, entropy_weight, seed):
     fixed = {"advantage": advantage, "target": target}
     if algorithm == "ppo":
         fixed["old_log_prob"] = mine + 0.3 * rng.standard_normal(rows)
-        by_log_prob, by_value, _ = ppo_slopes(mine, value.detach().numpy(), clip=0.2, value_weight=0.5, **fixed)
+        by_log_prob, by_value, _ = ppo_gradients(mine, value.detach().numpy(), clip=0.2, value_weight=0.5, **fixed)
         loss = ppo_loss(
             log_prob,
             entropy,
@@ -68,7 +68,7 @@ def test_actor_critic_losses(kind, algorithm, rows, entropy_weight, seed):
             **{key: torch.as_tensor(part) for key, part in fixed.items()},
         )
     else:
-        by_log_prob, by_value = a2c_slopes(value.detach().numpy(), value_weight=0.5, **fixed)
+        by_log_prob, by_value = a2c_gradients(value.detach().numpy(), value_weight=0.5, **fixed)
         loss = a2c_loss(
             log_prob,
             entropy,
@@ -78,9 +78,9 @@ def test_actor_critic_losses(kind, algorithm, rows, entropy_weight, seed):
             **{key: torch.as_tensor(part) for key, part in fixed.items()},
         )
     loss.backward()
-    slope, spread = head.gradient(kept, by_log_prob, -entropy_weight / rows)
+    grad, spread = head.gradient(kept, by_log_prob, -entropy_weight / rows)
 
-    np.testing.assert_allclose(slope, output.grad.numpy(), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(grad, output.grad.numpy(), rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(by_value, value.grad.numpy(), rtol=1e-8, atol=1e-12)
     if kind == "continuous":
         np.testing.assert_allclose(spread, log_std.grad.numpy(), rtol=1e-8, atol=1e-10)
@@ -106,9 +106,9 @@ def test_state_dependent_noise(rows, features, seed):
     np.testing.assert_allclose(mine, log_prob.detach(), rtol=1e-9)
     np.testing.assert_allclose(my_entropy, entropy.detach(), rtol=1e-9)
     ((torch.as_tensor(by_log_prob) * log_prob).sum() + 0.3 * entropy.sum()).backward()
-    slope, spread_slope = head.gradient(kept, by_log_prob, 0.3)
-    np.testing.assert_allclose(slope, means.grad, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(spread_slope, log_std.grad, rtol=1e-7, atol=1e-9)
+    grad, spread_grad = head.gradient(kept, by_log_prob, 0.3)
+    np.testing.assert_allclose(grad, means.grad, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(spread_grad, log_std.grad, rtol=1e-7, atol=1e-9)
     assert hidden.grad is None  # as in the authors' code: the noise does not shape the features
 
 
@@ -143,8 +143,8 @@ def test_q_loss(rows, loss, weighted, seed):
     weight = rng.random(rows) if weighted else None
     whole = torch.as_tensor(np.ones(rows) if weight is None else weight)
     dqn_loss(q, torch.as_tensor(action), torch.as_tensor(target), whole, loss).backward()
-    slope, error = dqn_slope(q.detach().numpy(), action, target, weight, loss)
-    np.testing.assert_allclose(slope, q.grad.numpy(), rtol=1e-9, atol=1e-12)
+    grad, error = dqn_gradient(q.detach().numpy(), action, target, weight, loss)
+    np.testing.assert_allclose(grad, q.grad.numpy(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(error, q.detach().numpy()[np.arange(rows), action] - target)
 
 

@@ -33,16 +33,16 @@ def test_gradients_equal_autograd(inputs, hidden, outputs, activation, rows, see
     fused = FusedMLP(module, flat)
     x = torch.randn(rows, inputs, dtype=torch.float64, requires_grad=True)
     out = module(x)
-    slope = torch.randn_like(out)
-    out.backward(slope)
+    grad = torch.randn_like(out)
+    out.backward(grad)
     expected = flat.grad.copy()
     flat.grad[:] = np.nan
 
     np.testing.assert_allclose(fused.forward(x.detach().numpy()), out.detach().numpy(), rtol=1e-12, atol=1e-12)
-    input_slope = fused.backward(slope.numpy(), need_input=True)
+    input_grad = fused.backward(grad.numpy(), need_input=True)
 
     np.testing.assert_allclose(flat.grad, expected, rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(input_slope, x.grad.numpy(), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(input_grad, x.grad.numpy(), rtol=1e-10, atol=1e-11)
 
 
 def test_parameters_keep_their_names_and_share_memory():

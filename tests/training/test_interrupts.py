@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from operant.tracking import Run
 from operant.training import resume, train
 from operant.training.checkpoints import CheckpointStore
 from operant.training.interrupts import Interrupts, resume_command
+from operant.training.seeds import _passing_on_sigterm
 
 CONFIG: dict[str, Any] = {
     "total_steps": 1600,
@@ -126,6 +129,16 @@ def test_the_command_ends_with_130_also_where_the_signal_was_ignored(tmp_path: P
     run = Run.open("last", tmp_path / ".operant")
     assert begun.stderr.splitlines()[-1].endswith(f"go on with: operant train --resume {run.id}")
     assert begun.stdout == ""
+
+
+def test_trainings_of_several_seeds_are_told_of_sigterm() -> None:
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    child.start()
+    with pytest.raises(SystemExit) as caught, _passing_on_sigterm():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+    child.join()
+    assert caught.value.code == 143 and child.exitcode == -signal.SIGTERM
 
 
 def test_signals_are_heard_once(tmp_path: Path) -> None:

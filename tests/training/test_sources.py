@@ -140,9 +140,10 @@ def test_it_trains_and_resume_is_exact(root, name, recorded):
     assert_same(one, other)
 
 
-def source_for(name, path="", num_envs=3):
+def source_for(name, path="", num_envs=3, **changes):
     env = make_env("CartPole-v1", num_envs, seed=0)
-    settings = ProbeSettings(**{**UNITS[name], "fields": tuple(UNITS[name]["fields"])}, path=str(path))
+    given = {**UNITS[name], **changes}
+    settings = ProbeSettings(**{**given, "fields": tuple(given["fields"])}, path=str(path))
     algorithm = Probe(env.single_observation_space, env.single_action_space, settings)
     collector = Collector(env, algorithm, rng=np.random.default_rng(0))
     collector.reset(0)
@@ -169,6 +170,11 @@ def test_a_rollout_has_the_fields_that_were_asked_for_and_no_other():
     assert shown["log_prob"].shape == (3, 3) and shown["obs"].shape == (4, 3, 4)
     states = rounds(source_for("steps with state"), 20)["state"]["count"]
     assert states.shape == (3, 3, 1) and states.max() > 5 and (np.diff(states[:, :, 0], axis=0) >= -states.max()).all()
+
+
+def test_a_field_that_nobody_gives_is_named():
+    with pytest.raises(UsageError, match="DataSpec asks for 'entropie', which its actor does not give"):
+        rounds(source_for("steps", fields=["obs", "entropie"]))
 
 
 def test_episodes_come_whole_and_every_environment_plays_its_share():

@@ -14,7 +14,7 @@ from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_v
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
-__all__ = ["A2C", "A2CSettings", "a2c_loss", "a2c_slopes"]
+__all__ = ["A2C", "A2CSettings", "a2c_gradients", "a2c_loss"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def a2c_loss(
     )
 
 
-def a2c_slopes(value: Array, *, advantage: Array, target: Array, value_weight: float) -> tuple[Array, Array]:
+def a2c_gradients(value: Array, *, advantage: Array, target: Array, value_weight: float) -> tuple[Array, Array]:
     """The gradient of `a2c_loss` by log-probability and by value."""
     count = len(value)
     kind = value.dtype.type
@@ -119,10 +119,10 @@ class A2C(OnPolicy):
                 output, data.action, self.spread(data.obs, 0), self.measure or settings.entropy_weight != 0.0
             )
             value = self._critic.forward(data.obs)[:, 0]
-            log_prob_slope, value_slope = a2c_slopes(
+            log_prob_grad, value_grad = a2c_gradients(
                 value, advantage=data.advantage, target=data.target, value_weight=settings.value_weight
             )
-            self.fused_backward(kept, log_prob_slope, -settings.entropy_weight / len(data), value_slope)
+            self.fused_backward(kept, log_prob_grad, -settings.entropy_weight / len(data), value_grad)
         rate = self.learning_rate
         norm = self.apply_gradient(settings.max_gradient_norm, rate)
         if not self.measure:

@@ -25,7 +25,7 @@ from operant.models.settings import ModelSettings
 if TYPE_CHECKING:
     from gymnasium import Space
 
-__all__ = ["DQN", "DQNSettings", "dqn_loss", "dqn_slope"]
+__all__ = ["DQN", "DQNSettings", "dqn_gradient", "dqn_loss"]
 
 
 _NOTHING: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def own_loss(
     return each
 
 
-def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss: str) -> tuple[Array, Array]:
+def dqn_gradient(q: Array, action: Array, target: Array, weight: Array | None, loss: str) -> tuple[Array, Array]:
     """The gradient of `dqn_loss` by Q, and the errors."""
     rows = np.arange(len(q))
     error = q[rows, action] - target
@@ -67,9 +67,9 @@ def dqn_slope(q: Array, action: Array, target: Array, weight: Array | None, loss
     each = np.minimum(np.maximum(error, -1.0), 1.0) if loss == "huber" else 2.0 * error
     if weight is not None:
         each = each * weight
-    slope = np.zeros_like(q)
-    slope[rows, action] = each / len(q)
-    return slope, error
+    grad = np.zeros_like(q)
+    grad[rows, action] = each / len(q)
+    return grad, error
 
 
 class DQN(BaseAlgorithm):
@@ -160,7 +160,7 @@ class DQN(BaseAlgorithm):
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
 
     def set_progress(self, steps: int, total_steps: int) -> None:
-        super().set_progress(steps, total_steps)
+        self.progress = min(1.0, steps / max(1, total_steps))
         self.steps = steps
         every = self.settings.target_every
         if every and steps - self._copied_at >= every:
@@ -225,13 +225,14 @@ class DQN(BaseAlgorithm):
         target = self.targets(batch)
         if self.q.fused and self.criterion is None:
             q = self.q.forward(batch["obs"])
-            slope, error = dqn_slope(q, action, target, weight, settings.loss)
-            self.q.backward(slope)
+            grad, error = dqn_gradient(q, action, target, weight, settings.loss)
+            self.q.backward(grad)
         else:
             with self.modes.updating():
                 q_tensor = self.q.tensors(batch["obs"])
-                rows = np.ones(len(action)) if weight is None else weight
-                weights = torch.as_tensor(rows, dtype=q_tensor.dtype, device=self._device)
+                weights = q_tensor.new_ones(len(action))
+                if weight is not None:
+                    weights = torch.as_tensor(weight, dtype=q_tensor.dtype, device=self._device)
                 of = q_tensor, to_tensors(action, self._device), to_tensors(target, self._device), weights
                 loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
                 self.flat.grad_tensor.zero_()

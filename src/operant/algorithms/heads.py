@@ -71,16 +71,16 @@ class Categorical:
             kept.append((probabilities, logs, part_entropy, choice, rows))
         return log_prob, entropy, kept
 
-    def gradient(self, kept: Any, log_prob_slope: Array, entropy_slope: float) -> tuple[Array, Array | None]:
-        """Slope of the logits: ∂log p(a)/∂z = 1[a] − p and ∂H/∂z = −p (log p + H)."""
-        slopes = []
+    def gradient(self, kept: Any, log_prob_grad: Array, entropy_grad: float) -> tuple[Array, Array | None]:
+        """Gradient of the logits: ∂log p(a)/∂z = 1[a] − p and ∂H/∂z = −p (log p + H)."""
+        grads = []
         for probabilities, logs, entropy, choice, rows in kept:
-            slope = probabilities * -log_prob_slope
-            slope[choice, rows] += log_prob_slope
-            if entropy_slope:
-                slope -= probabilities * (logs + entropy) * slope.dtype.type(entropy_slope)
-            slopes.append(slope)
-        return (slopes[0] if len(slopes) == 1 else np.concatenate(slopes)).T, None
+            grad = probabilities * -log_prob_grad
+            grad[choice, rows] += log_prob_grad
+            if entropy_grad:
+                grad -= probabilities * (logs + entropy) * grad.dtype.type(entropy_grad)
+            grads.append(grad)
+        return (grads[0] if len(grads) == 1 else np.concatenate(grads)).T, None
 
     # -- torch -------------------------------------------------------------------------------------------------------
     def log_prob_and_entropy(
@@ -133,11 +133,11 @@ class Gaussian:
         entropy = log_std.sum() + self._size * (0.5 + HALF_LOG_2PI)
         return log_prob, np.asarray(entropy, means.dtype), (scaled, inverse)
 
-    def gradient(self, kept: Any, log_prob_slope: Array, entropy_slope: float) -> tuple[Array, Array | None]:
+    def gradient(self, kept: Any, log_prob_grad: Array, entropy_grad: float) -> tuple[Array, Array | None]:
         """With z = (a − μ)/σ: ∂log p/∂μ = z/σ, ∂log p/∂log σ = z² − 1, ∂H/∂log σ = 1 (a mean over the batch)."""
         scaled, inverse = kept
-        weighted = scaled * log_prob_slope[:, None]
-        spread = (weighted * scaled).sum(axis=0) - log_prob_slope.sum() + entropy_slope * len(scaled)
+        weighted = scaled * log_prob_grad[:, None]
+        spread = (weighted * scaled).sum(axis=0) - log_prob_grad.sum() + entropy_grad * len(scaled)
         return weighted * inverse, spread
 
     # -- torch -------------------------------------------------------------------------------------------------------

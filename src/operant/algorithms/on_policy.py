@@ -269,12 +269,14 @@ class OnPolicy(BaseAlgorithm):
 
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         refuse_epsilon(epsilon)
-        head, with_log_prob = self.head, "log_prob" in self.data.fields
+        head, policy_output, with_log_prob = self.head, self.policy_output, "log_prob" in self.data.fields
         noise_of_steps = repeat(None) if rng is None else iter(head.noise(rng, steps, rows))
 
         def act(obs: Any, mask: Array | None, _state: Any) -> tuple[Array, Array, dict[str, Any]]:
             noise = next(noise_of_steps)
-            output = head.mask(self.policy_output(obs), mask)
+            output = policy_output(obs)
+            if mask is not None:
+                output = head.mask(output, mask)
             if isinstance(head, Gaussian):
                 action = head.choose(output, noise, None if noise is None else self.spread(obs))
                 for_env = head.to_env(action)
@@ -361,12 +363,12 @@ class OnPolicy(BaseAlgorithm):
         log_prob, entropy = self.head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
         return log_prob, entropy, value
 
-    def fused_backward(self, kept: Any, log_prob_slope: Array, entropy_slope: float, value_slope: Array) -> None:
-        """All gradients from the slopes of the loss by log-probability, entropy (a mean) and value."""
+    def fused_backward(self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array) -> None:
+        """All gradients from those of the loss by log-probability, entropy (a mean) and value."""
         assert self._actor is not None and self._critic is not None
-        slope, spread = self.head.gradient(kept, log_prob_slope, entropy_slope)
-        self._actor.backward(slope)
-        self._critic.backward(value_slope[:, None])
+        grad, spread = self.head.gradient(kept, log_prob_grad, entropy_grad)
+        self._actor.backward(grad)
+        self._critic.backward(value_grad[:, None])
         if self._log_std_grad is not None and spread is not None:
             self._log_std_grad[:] = spread
 

@@ -23,7 +23,7 @@ from operant.errors import UsageError
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
-__all__ = ["PPO", "PPOSettings", "ppo_loss", "ppo_slopes"]
+__all__ = ["PPO", "PPOSettings", "ppo_gradients", "ppo_loss"]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def ppo_loss(
     return -surrogate.mean() + value_weight * (value - target).square().mean() - entropy_weight * entropy.mean()
 
 
-def ppo_slopes(
+def ppo_gradients(
     log_prob: Array,
     value: Array,
     *,
@@ -120,7 +120,7 @@ def ppo_slopes(
 ) -> tuple[Array, Array, Array]:
     """The gradient of `ppo_loss` by log-probability and by value, and the ratio.
 
-    Where the clipped term is the smaller one the slope is zero: r > 1+ε with A > 0, r < 1−ε with A < 0.
+    Where the clipped term is the smaller one the gradient is zero: r > 1+ε with A > 0, r < 1−ε with A < 0.
     """
     count = len(log_prob)
     ratio = np.exp(log_prob - old_log_prob)
@@ -131,9 +131,9 @@ def ppo_slopes(
     active = weighted <= clipped * advantage
     weighted *= active
     weighted *= weighted.dtype.type(-1.0 / count)
-    value_slope = value - target
-    value_slope *= value_slope.dtype.type(2.0 * value_weight / count)
-    return weighted, value_slope, ratio
+    value_grad = value - target
+    value_grad *= value_grad.dtype.type(2.0 * value_weight / count)
+    return weighted, value_grad, ratio
 
 
 class PPO(OnPolicy):
@@ -203,7 +203,7 @@ class PPO(OnPolicy):
             with_entropy = measure or settings.entropy_weight != 0.0
             log_prob, entropy, kept = self.head.evaluate(output, part.action, self.spread(part.obs, 0), with_entropy)
             value = self._critic.forward(part.obs)[:, 0]
-            log_prob_slope, value_slope, ratio = ppo_slopes(
+            log_prob_grad, value_grad, ratio = ppo_gradients(
                 log_prob,
                 value,
                 old_log_prob=part.log_prob,
@@ -212,8 +212,8 @@ class PPO(OnPolicy):
                 clip=clip,
                 value_weight=settings.value_weight,
             )
-            entropy_slope = -settings.entropy_weight / len(part)
-            self.fused_backward(kept, log_prob_slope, entropy_slope, value_slope)
+            entropy_grad = -settings.entropy_weight / len(part)
+            self.fused_backward(kept, log_prob_grad, entropy_grad, value_grad)
         norm = self.apply_gradient(settings.max_gradient_norm, rate)
         if not measure:
             return {}

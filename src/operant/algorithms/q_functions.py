@@ -69,14 +69,14 @@ class QFunction:
         centred = advantages - advantages.mean(axis=1, keepdims=True)
         return np.asarray(centred + value.forward(features, slot))
 
-    def backward(self, slope: Array) -> None:
-        """Gradients from the slope of Q. Dueling: ∂V = Σ ∂Q, ∂A = ∂Q − mean ∂Q."""
+    def backward(self, grad: Array) -> None:
+        """Gradients from that of Q. Dueling: ∂V = Σ ∂Q, ∂A = ∂Q − mean ∂Q."""
         if len(self._parts) == 1:
-            self._parts[0].backward(slope)
+            self._parts[0].backward(grad)
             return
         trunk, value, advantage = self._parts
-        through_value = value.backward(slope.sum(axis=1, keepdims=True), need_input=True)
-        centred = slope - slope.mean(axis=1, keepdims=True)
+        through_value = value.backward(grad.sum(axis=1, keepdims=True), need_input=True)
+        centred = grad - grad.mean(axis=1, keepdims=True)
         through_advantage = advantage.backward(centred, need_input=True)
         assert through_value is not None and through_advantage is not None
         trunk.backward(through_value + through_advantage)

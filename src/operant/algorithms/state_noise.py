@@ -61,11 +61,11 @@ class StateGaussian(Gaussian):
         entropy = logs + means.dtype.type(self._size * (0.5 + HALF_LOG_2PI))
         return log_prob, entropy, (scaled, inverse, squares, variances)
 
-    def gradient(self, kept: Any, log_prob_slope: Array, entropy_slope: float) -> tuple[Array, Array | None]:
+    def gradient(self, kept: Any, log_prob_grad: Array, entropy_grad: float) -> tuple[Array, Array | None]:
         """∂log p/∂μ = z/σ; ∂log p/∂log σ = z² − 1 and ∂H/∂log σ = 1, with ∂log σ/∂log σ_E = f² exp(2 log σ_E)/σ²."""
         scaled, inverse, squares, variances = kept
-        weighted = scaled * log_prob_slope[:, None]
-        by_log_sigma = weighted * scaled - log_prob_slope[:, None] + weighted.dtype.type(entropy_slope)
+        weighted = scaled * log_prob_grad[:, None]
+        by_log_sigma = weighted * scaled - log_prob_grad[:, None] + weighted.dtype.type(entropy_grad)
         by_log_sigma *= np.square(inverse)
         return weighted * inverse, (squares.T @ by_log_sigma) * variances
 

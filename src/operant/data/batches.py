@@ -104,6 +104,9 @@ def _concatenate(parts: Sequence[Tree]) -> Tree:
 
 def add_step(buffer: ReplayBuffer, step: dict[str, Any]) -> None:
     """Put a step of all environments into replay. Masks lie beside the observations there, as a part of them."""
+    if len(step) == len(_PLAIN):
+        buffer.add(**step)
+        return
     obs, next_obs = step["obs"], step["next_obs"]
     mask = step.get("mask")
     if mask is not None:

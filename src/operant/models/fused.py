@@ -77,28 +77,28 @@ class _Space:
         self.by_torch[0] = False  # what comes in is no memory of ours that torch sees
         self.forward = list(zip(layers, self.values, self.torch_values, self.by_torch, strict=True))
         self.input: Array = self.values[0]
-        self._slopes: _Slopes | None = None
+        self._grads: _Gradients | None = None
 
     @property
-    def slopes(self) -> _Slopes:
+    def grads(self) -> _Gradients:
         """Room for gradients, made at the first backward: networks that only act need none."""
-        if self._slopes is None:
-            self._slopes = _Slopes(self)
-        return self._slopes
+        if self._grads is None:
+            self._grads = _Gradients(self)
+        return self._grads
 
 
-class _Slopes:
+class _Gradients:
     """Gradients by the values between layers; and a row of ones to sum them with."""
 
     def __init__(self, space: _Space) -> None:
         dtype = space.values[0].dtype
         self.ones = np.ones(space.rows, dtype)
-        # A slope is needed until the one before it is made, so two buffers of a width serve any number of layers, and
+        # A gradient is needed until the one before it is made, so two buffers of a width serve all layers, and
         # all networks: less memory in use stays in the cache.
         self.arrays = [
             _shared((space.rows, layer.outputs), dtype, number % 2) for number, layer in enumerate(space.layers)
         ]
-        self.tensors = [torch.from_numpy(slope) for slope in self.arrays]
+        self.tensors = [torch.from_numpy(grad) for grad in self.arrays]
         self.input = np.empty((space.rows, space.layers[0].inputs), dtype)
 
 
@@ -163,41 +163,41 @@ class FusedMLP:
         space = self._space(rows, slot)
         return space.values[-2] if len(self._layers) > 1 else space.input
 
-    def backward(self, slope: Array, slot: int = 0, need_input: bool = False) -> Array | None:
+    def backward(self, grad: Array, slot: int = 0, need_input: bool = False) -> Array | None:
         """Gradients of all layers from the gradient of the output, after a `forward` with the same rows and slot."""
-        space = self._space(len(slope), slot)
-        slopes = space.slopes
-        own = False  # whether the slope lies in our memory, where torch sees it too
+        space = self._space(len(grad), slot)
+        grads = space.grads
+        own = False  # whether the gradient lies in our memory, where torch sees it too
         for number in range(len(self._layers) - 1, -1, -1):
             layer = self._layers[number]
             if layer.activation is not None:
                 if not own:
-                    np.copyto(slopes.arrays[number], slope)
-                    slope, own = slopes.arrays[number], True
-                self._through_activation(layer.activation, space, slopes, number)
+                    np.copyto(grads.arrays[number], grad)
+                    grad, own = grads.arrays[number], True
+                self._through_activation(layer.activation, space, grads, number)
             before = space.values[number - 1] if number else space.input
-            np.matmul(slope.T, before, out=layer.weight_grad)
-            np.matmul(slopes.ones, slope, out=layer.bias_grad)
+            np.matmul(grad.T, before, out=layer.weight_grad)
+            np.matmul(grads.ones, grad, out=layer.bias_grad)
             if number:
                 if own and space.by_torch[number]:
-                    torch.mm(slopes.tensors[number], layer.torch_weight, out=slopes.tensors[number - 1])
+                    torch.mm(grads.tensors[number], layer.torch_weight, out=grads.tensors[number - 1])
                 elif layer.outputs == 1:  # an outer product, for which matmul is slow
-                    np.multiply(slope, layer.weight, out=slopes.arrays[number - 1])
+                    np.multiply(grad, layer.weight, out=grads.arrays[number - 1])
                 else:
-                    np.matmul(slope, layer.weight, out=slopes.arrays[number - 1])
-                slope, own = slopes.arrays[number - 1], True
+                    np.matmul(grad, layer.weight, out=grads.arrays[number - 1])
+                grad, own = grads.arrays[number - 1], True
             elif need_input:
-                return np.asarray(np.matmul(slope, layer.weight, out=slopes.input))
+                return np.asarray(np.matmul(grad, layer.weight, out=grads.input))
         return None
 
     @staticmethod
-    def _through_activation(activation: str, space: _Space, slopes: _Slopes, number: int) -> None:
+    def _through_activation(activation: str, space: _Space, grads: _Gradients, number: int) -> None:
         if activation == "tanh":
             # The values are not needed any more: 1 − tanh² takes their place.
             value = space.values[number]
             np.multiply(value, value, out=value)
             np.subtract(1.0, value, out=value)
-            np.multiply(slopes.arrays[number], value, out=slopes.arrays[number])
+            np.multiply(grads.arrays[number], value, out=grads.arrays[number])
         else:
-            slope = slopes.tensors[number]
-            torch.ops.aten.threshold_backward.grad_input(slope, space.torch_values[number], 0, grad_input=slope)
+            grad = grads.tensors[number]
+            torch.ops.aten.threshold_backward.grad_input(grad, space.torch_values[number], 0, grad_input=grad)

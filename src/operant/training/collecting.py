@@ -116,21 +116,22 @@ class Collector:
         falls, and which do not wait for a rollout.
         """
         env, algorithm, normalizer, rows = self.env, self.algorithm, self.normalizer, self.env.num_envs
-        advance, adapted, masked, remembers = env.step, self._adapted, self._masks, self._remembers
+        advance, masked, remembers = env.step, self._masks, self._remembers
+        adapted = algorithm.adapter.adapt if normalizer is None else self._adapted
         act = act or algorithm.actor(self.rng, steps, rows, epsilon=epsilon)
-        obs, state = self._obs, self._state
+        obs, state, raw = self._obs, self._state, self._raw
         mask = allowed_actions(env, algorithm, self._raw) if masked else None
         next_mask = None
         for t in range(steps):
             if total_steps is not None:
-                algorithm.set_progress(self.env_step, total_steps)
+                algorithm.set_progress(self.env_step + t * rows, total_steps)
             for_env, action, extras = act(obs, mask, state)
             step = advance(for_env)
             reward = step.reward if normalizer is None else normalizer.reward(step.reward, step.done)
-            self._raw = step.obs
-            following = adapted(step.obs)
+            raw = step.obs
+            following = adapted(raw)
             if masked:
-                next_mask = allowed_actions(env, algorithm, step.obs)
+                next_mask = allowed_actions(env, algorithm, raw)
             if remembers:
                 extras, state = {**extras, "state": state}, extras["state"]
                 if step.final_obs is not None:
@@ -139,8 +140,8 @@ class Collector:
             if step.final_obs is not None:
                 self.episodes.add(step)
             obs, mask = following, next_mask
-            self.env_step += rows
-        self._obs, self._state = obs, state
+        self._obs, self._state, self._raw = obs, state, raw
+        self.env_step += steps * rows
         return obs
 
     def _adapted(self, raw: Any, learn: bool = True) -> Any:
@@ -273,10 +274,10 @@ class Collector:
 
 def only(batch: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     """The fields of a batch that an algorithm asks for."""
-    missing = [name for name in fields if name not in batch]
-    if missing:
-        raise UsageError(f"the algorithm's DataSpec asks for {', '.join(missing)}, which its actor does not give")
-    return {name: batch[name] for name in fields}
+    try:
+        return {name: batch[name] for name in fields}
+    except KeyError as error:
+        raise UsageError(f"the algorithm's DataSpec asks for {error}, which its actor does not give") from None
 
 
 class Rollout:
@@ -290,7 +291,10 @@ class Rollout:
         self._reward = np.zeros((steps, rows), np.float32)
         self._terminated = np.zeros((steps, rows), bool)
         self._truncated = np.zeros((steps, rows), bool)
-        self._arrays: dict[str, Any] = {}  # by path, made with the first step
+        # Made with the first step, which tells their shapes.
+        self._obs: Any = None
+        self._action: Any = None
+        self._extras: dict[str, Any] = {}
         self._final_obs: list[Any] = []
         self._final_at: list[Array] = []
         self._masks: list[Array] = []
@@ -299,14 +303,16 @@ class Rollout:
         """One rollout with the policy as it is; the arrays are the same each time."""
         self._final_obs, self._final_at, self._masks = [], [], []
         last = self.collector.run(self.steps, self._keep)
-        self._store("obs", self.steps, last, 1)
+        _put(self._obs, self.steps, last)
         batch = {
+            "obs": self._obs,
+            "action": self._action,
             "reward": self._reward,
             "terminated": self._terminated,
             "truncated": self._truncated,
             "mask": np.stack(self._masks) if self._masks else None,
             **finals(self._final_obs, self._final_at),
-            **self._arrays,
+            **self._extras,
         }
         return only(batch, self._fields)
 
@@ -322,15 +328,20 @@ class Rollout:
         _next_mask: Any,
         extras: dict[str, Any],
     ) -> None:
-        self._store("obs", t, obs, 1)
-        self._store("action", t, action)
+        if self._action is None:
+            self._obs = _room_for(obs, self.steps + 1)
+            self._action = _room_for(action, self.steps)
+            self._extras = {name: _room_for(extras[name], self.steps) for name in extras if name in self._fields}
+        _put(self._obs, t, obs)
+        self._action[t] = action
         self._reward[t] = reward
         self._terminated[t] = step.terminated
         self._truncated[t] = step.truncated
         if mask is not None:
             self._masks.append(mask)
-        for name, value in extras.items():
-            self._store(name, t, value)
+        if extras:
+            for name, arrays in self._extras.items():
+                _put(arrays, t, extras[name])
         if step.final_obs is not None:
             # Where both flags are set termination counts, and nothing is bootstrapped.
             cut = np.flatnonzero(step.truncated & ~step.terminated)
@@ -338,14 +349,14 @@ class Rollout:
                 self._final_obs.append(self.collector.last_obs(step, cut))
                 self._final_at.append(t * self._rows + cut)
 
-    def _store(self, name: str, t: int, value: Any, more: int = 0) -> None:
-        arrays = self._arrays.get(name)
-        if arrays is None:
-            size = self.steps + more
-            arrays = tree_map(lambda part: np.zeros((size, *part.shape), part.dtype), value)
-            self._arrays[name] = arrays
-        if isinstance(arrays, dict):
-            for key, part in value.items():
-                arrays[key][t] = part
-        else:
-            arrays[t] = value
+
+def _room_for(value: Any, steps: int) -> Any:
+    return tree_map(lambda part: np.zeros((steps, *part.shape), part.dtype), value)
+
+
+def _put(arrays: Any, t: int, value: Any) -> None:
+    if isinstance(arrays, dict):
+        for key, part in value.items():
+            arrays[key][t] = part
+    else:
+        arrays[t] = value

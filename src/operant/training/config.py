@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from operant.algorithms import find_algorithm
+from operant.algorithms import ALGORITHMS, find_algorithm
 from operant.errors import UsageError
 from operant.models.devices import check_device_name
 from operant.models.settings import ModelSettings
@@ -107,7 +107,7 @@ class TrainConfig:
         if self.total_steps < 1:
             raise UsageError(f"total_steps is {self.total_steps}; it must be at least 1")
         if "name" not in self.algorithm:
-            raise UsageError("algorithm.name is missing: a2c, dqn or ppo")
+            raise UsageError(f"algorithm.name is missing: one of {', '.join(ALGORITHMS.names)}")
         _, settings = find_algorithm(self.algorithm["name"])
         own = {key: value for key, value in self.algorithm.items() if key != "name"}
         object.__setattr__(self, "algorithm_settings", fill(settings, own, "algorithm"))

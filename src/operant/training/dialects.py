@@ -52,7 +52,7 @@ def looks_like_di_engine(values: Mapping[str, Any]) -> bool:
 
 def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping for `TrainConfig` from DI-engine's pair; a key without a counterpart is an error."""
-    kind = str(create.get("policy", {}).get("type", "dqn")).removesuffix("_command")
+    kind = str(create.get("policy", {}).get("type", "")).removesuffix("_command")
     words = _words_of(kind, "create_config.policy.type is")
     env_type = str(create.get("env", {}).get("type", ""))
     env_id = main.get("env", {}).get("env_id") or _ENVS.get(env_type)

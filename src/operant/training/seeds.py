@@ -96,4 +96,7 @@ def _passing_on_sigterm() -> Iterator[None]:
 
 
 def _train_one(config: dict[str, Any], root: str | Path | None) -> TrainResult:
-    return train(config, root=root, tags=["seeds"])
+    try:
+        return train(config, root=root, tags=["seeds"])
+    except (KeyboardInterrupt, SystemExit) as end:  # the pool would give this process the next seed
+        os._exit(130 if isinstance(end, KeyboardInterrupt) else 143)

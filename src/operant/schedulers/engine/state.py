@@ -6,15 +6,17 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operant.searchers import Proposal
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import JournalReader
 from operant.tracking.journal.compact import started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
+
+if TYPE_CHECKING:
+    from operant.searchers import Proposal
 
 __all__ = [
     "JobRecord",
@@ -101,6 +103,8 @@ class ProposalRecord:
 
     def as_proposal(self) -> Proposal:
         """As its searcher made it."""
+        from operant.searchers import Proposal  # and numpy with it: whoever only looks on needs neither
+
         return Proposal(self.number, self.config, self.budget, self.parent, self.notes)
 
     @property

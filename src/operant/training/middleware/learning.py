@@ -1,4 +1,4 @@
-"""Middleware that learn, judge, save, log and end."""
+"""Middleware that learn, evaluate, save, log and end."""
 
 from __future__ import annotations
 
