@@ -35,6 +35,7 @@ COMMANDS = {
     "top": "top",
     "plot": "plot",
     "replay": "replay",
+    "bench": "bench",
 }
 
 
