@@ -120,6 +120,28 @@ def test_n_step_transitions_are_those_of_the_reference(
         assert (batch["terminated"][i], batch["truncated"][i]) == (last.terminated, last.truncated)
 
 
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+def test_sequences_are_drawn_from_all_that_is_stored(kind: type[ReplayBuffer]) -> None:
+    stream = Stream(2, 5)
+    buffer = kind(40, 2, gamma=0.9)
+    for _ in range(30):
+        buffer.add(**stream.step())
+    rng = np.random.default_rng(0)
+    batch = buffer.sample_sequences(400, 3, rng, burn_in=2)
+    assert batch["mask"].shape == (5, 400) and batch["mask"][2].all(), "the step that was drawn is in place"
+    again = buffer.sequences(batch["index"], 3, burn_in=2)
+    for name in ("reward", "mask", "first", "generation"):
+        np.testing.assert_array_equal(batch[name], again[name])
+    assert len(set(batch["index"].tolist())) == len(buffer), "each of the forty is drawn sooner or later"
+    if kind is PrioritizedReplayBuffer:
+        buffer.update_priorities(batch["index"], np.full(400, 1e-3), batch["generation"])
+        buffer.update_priorities(batch["index"][:1], np.array([1e6]), batch["generation"][:1])
+        drawn = buffer.sample_sequences(200, 3, rng)
+        often = drawn["index"] == batch["index"][0]
+        assert often.mean() > 0.9
+        assert drawn["weight"][often].max() <= drawn["weight"].min() + 1e-6, "what is drawn often weighs least"
+
+
 @given(
     num_envs=st.integers(1, 3),
     rows=st.integers(1, 12),
@@ -199,8 +221,8 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(UsageError, match="empty"):
         buffer.sample(1, np.random.default_rng(0))
     step = Stream(1, 0).step()
-    with pytest.raises(UsageError, match=r"fields \['discount', 'weight'\]"):
-        buffer.add(**step, weight=np.zeros(1), discount=np.zeros(1))
+    with pytest.raises(UsageError, match=r"fields \['mask', 'weight'\]"):
+        buffer.add(**step, weight=np.zeros(1), mask=np.zeros(1))
     buffer.add(**step)
     with pytest.raises(UsageError, match="no field 'log_prob'"):
         buffer.add(**step, log_prob=np.zeros(1))

@@ -5,11 +5,13 @@ import pytest
 
 from operant.data import (
     tree_flatten,
+    tree_leaves,
     tree_map,
     tree_spec,
     tree_stack,
     tree_structure,
     tree_unflatten,
+    tree_zeros,
 )
 from operant.errors import UsageError
 
@@ -29,3 +31,18 @@ def test_what_cannot_be_stored_is_named() -> None:
         tree_spec({"info": np.array([{}])})
     with pytest.raises(UsageError, match="nothing to stack"):
         tree_stack([])
+
+
+def test_leaves_have_paths_and_zeros_follow_a_spec() -> None:
+    tree = {"obs": {"a": np.ones((2, 3)), "b": (np.zeros(2, np.int64), np.ones(2, np.bool_))}, "done": np.ones(2)}
+    paths = dict(tree_leaves(tree))
+    assert list(paths) == ["obs/a", "obs/b/0", "obs/b/1", "done"]
+    assert next(iter(tree_leaves(np.ones(2))))[0] == ""
+    zeros = tree_zeros(tree_spec(tree), (5, 2))
+    assert {path: (one.shape, one.dtype.kind) for path, one in zeros.items()} == {
+        "obs/a": ((5, 2, 3), "f"),
+        "obs/b/0": ((5, 2), "i"),
+        "obs/b/1": ((5, 2), "b"),
+        "done": ((5, 2), "f"),
+    }
+    assert not any(one.any() for one in zeros.values())

@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def examples() -> list[Any]:
     found = []
-    for name in ("environments.md", "data.md"):
+    for name in ("environments.md", "data.md", "wildfire.md"):
         text = (DOCS / name).read_text(encoding="utf-8")
         for i, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
             found.append(pytest.param(code, id=f"{name}-{i}"))

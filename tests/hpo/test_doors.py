@@ -230,3 +230,24 @@ def test_doors_and_spaces_agree() -> None:
         {"o": {"values": ["a", "b"]}, "q": {"distribution": "q_uniform", "min": 0, "max": 0.3, "q": 0.1}}
     )
     assert Shape(read).describe() == written
+
+
+def test_what_optuna_once_called_its_distributions() -> None:
+    """`suggest_uniform` and the like are gone from Optuna 4 on; objectives that use them still run here."""
+    seen: list[tuple[float, float, float]] = []
+
+    def old(trial: Any) -> float:
+        seen.append(
+            (
+                trial.suggest_uniform("u", 2.0, 3.0),
+                trial.suggest_loguniform("l", 1e-4, 1e-1),
+                trial.suggest_discrete_uniform("d", 0.0, 1.0, 0.25),
+            )
+        )
+        return seen[-1][0]
+
+    assert hpo.from_optuna(old).random(silent=True).seed(0).max_steps(30).max_workers(1).run() is not None
+    uniform, logarithmic, discrete = zip(*seen, strict=True)
+    assert 2.0 <= min(uniform) < max(uniform) <= 3.0
+    assert 1e-4 <= min(logarithmic) < 1e-3, "small values are as likely as large ones"
+    assert {*discrete} <= {0.0, 0.25, 0.5, 0.75, 1.0} and len({*discrete}) > 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ class Outcome:
     seed: int
     samples: int
     best: float
+    # How many there were to be at most, and the episodes of one.
+    samples_asked: int = 0
+    rollouts: int = 1
     # The first sample with a confirmed reward, None without one; what confirming cost, in episodes.
     hit: int | None = None
     confirmed: float | None = None
@@ -35,8 +38,10 @@ class Outcome:
     # The best value after each sample.
     curve: list[float] = field(default_factory=list)
 
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def episodes(self) -> int:
+        """All that were run, with those for confirming."""
+        return self.samples * self.rollouts + self.confirming_episodes
 
 
 def run_search(
@@ -51,7 +56,7 @@ def run_search(
 ) -> Outcome:
     """Ask, evaluate and tell, one sample after the other, until the threshold is reached or the samples are used up."""
     searcher = build_searcher({**options, "seed": seed}, search_args(function))
-    outcome = Outcome(name, function.name, seed, 0, -np.inf)
+    outcome = Outcome(name, function.name, seed, 0, -np.inf, samples, int(getattr(function, "rollouts", 1)))
     for number in range(samples):
         started = time.perf_counter()
         proposal = searcher.propose()

@@ -28,12 +28,14 @@ COMMANDS = {
     "serve": "serve",
     "sync": "sync",
     "train": "train",
+    "fire": "fire",
     "auto": "auto",
     "ui": "ui",
     "view": "view",
     "top": "top",
     "plot": "plot",
     "replay": "replay",
+    "bench": "bench",
 }
 
 

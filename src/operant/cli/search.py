@@ -21,6 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="paths, separated by commas, that jobs get as links instead of copies",
     )
     parser.add_argument("--resume", action="store_true", help="go on with the search of that name: ERROR jobs first")
+    parser.add_argument(
+        "--benchmark",
+        action="store_true",
+        help="search MuJoCo policies or a formula (scheduler: func_type) instead of starting programs",
+    )
     parser.add_argument("--force", action="store_true", help="with --resume: also when the file has changed")
 
 
@@ -34,7 +39,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"a search's name has no '/': {args.task!r}")
     folder = find_root() / "searches" / args.task
     symlinks = [path for path in args.symlinks.split(",") if path]
-    scheduler = NaiveScheduler(folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view())
+    scheduler: NaiveScheduler
+    if args.benchmark:
+        from operant.schedulers.mujoco_scheduler import MujocoScheduler
+
+        scheduler = MujocoScheduler(folder, args.file, resume=args.resume, force=args.force, view=make_view())
+    else:
+        scheduler = NaiveScheduler(folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view())
     outcome = scheduler.run()
     for number, check in outcome.checks.items():
         mean, low, high = check["mean"], check["low"], check["high"]

@@ -19,6 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="A,B", help="only these jobs")
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="write it to a YAML file")
     parser.add_argument("--scalar", action="store_true", help="with the last value of each scalar that jobs recorded")
+    parser.add_argument("--tree", action="store_true", help="the regions that LamctsSearcher has learnt")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -34,10 +35,15 @@ def _show(args: argparse.Namespace) -> int:
 
     root = find_root()
     if args.task is None:
-        if args.jobs or args.scalar:
-            raise UsageError("--jobs and --scalar need --task: the search whose jobs are meant")
+        if args.jobs or args.scalar or args.tree:
+            raise UsageError("--jobs, --scalar and --tree need --task: the search that is meant")
         return _show_all(root, args)
     folder = find_search(root, args.task)
+    if args.tree:
+        from operant.schedulers.views.region_tree import region_tree
+
+        print(region_tree(folder))
+        return 0
     only = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else None
     found = describe(folder, only)
     _add_urls(root, found)
@@ -79,11 +85,16 @@ def _show_all(root: Path, args: argparse.Namespace) -> int:
     elif args.out is None:
         rows = [[one["task"], one["status"], str(one["jobs"]), _counts(one), _best(one)] for one in short]
         print_table(["task", "status", "jobs", "of them", "best"], rows)
+        for one in short:
+            if one["damage"]:
+                print(f"{one['task']}: {one['damage']}")
     return 0
 
 
 def _print_search(found: dict[str, Any]) -> None:
     print(f"{found['task']}: {found['status']}, {len(found['jobs'])} jobs ({_counts(found)})")
+    if found["damage"]:
+        print(printable(found["damage"]))
     if found["best"] is not None:
         settings = ", ".join(f"{key}={value}" for key, value in found["best"]["arg_dict"].items())
         print(printable(f"best {found['reward_attribute']}: {_best(found)} with {settings}"))

@@ -81,11 +81,12 @@ class Recorded(NamedTuple):
 def read_recorded(folder: Path) -> Recorded | None:
     if not (folder / JOURNAL_NAME).exists():
         return None
-    entries = [entry.record for entry in JournalReader(folder).poll()]
-    state = SearchState().fold_all(entries)
+    reader = JournalReader(folder)
+    entries = [entry.record for entry in reader.poll()]
+    state = SearchState().fold_all(entries, reader.damage)
     if not state.opened:
         return None
-    return Recorded(state, {one["number"]: one for one in entries if one["type"] == RETURNED})
+    return Recorded(state, {one["number"]: one for one in entries if one["type"] == RETURNED and "number" in one})
 
 
 def rescore(folder: Path, recorded: Recorded, check: ResultCheck) -> Recorded:

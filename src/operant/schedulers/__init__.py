@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from operant.schedulers.engine.scheduler import Outcome, Scheduler
     from operant.schedulers.job import Job, LocalJob
+    from operant.schedulers.mujoco_scheduler import MujocoJob, MujocoScheduler
     from operant.schedulers.naive_scheduler import BaseScheduler, NaiveScheduler
     from operant.schedulers.planning.plan import SearchPlan, load_plan, make_plan
 
@@ -33,6 +34,8 @@ __all__ = [
     "BaseStopCriterion",
     "Job",
     "LocalJob",
+    "MujocoJob",
+    "MujocoScheduler",
     "NaiveScheduler",
     "Outcome",
     "Scheduler",
@@ -57,6 +60,8 @@ _HOMES = {
     "build_assessor": "operant.assessors",
     "Job": "operant.schedulers.job",
     "LocalJob": "operant.schedulers.job",
+    "MujocoJob": "operant.schedulers.mujoco_scheduler",
+    "MujocoScheduler": "operant.schedulers.mujoco_scheduler",
     "BaseScheduler": "operant.schedulers.naive_scheduler",
     "NaiveScheduler": "operant.schedulers.naive_scheduler",
     "SearchPlan": "operant.schedulers.planning.plan",

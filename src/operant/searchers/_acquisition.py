@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,10 +62,12 @@ class Maximiser:
     """Looks for the point with the highest acquisition: many candidates, then local search from the best few.
 
     Numbers with many values are moved along the gradient; of categories and short ranges each value is tried.
+    In a space with conditions every point is where its configuration would be put: what is not active is not moved.
     """
 
     def __init__(self, layout: Layout) -> None:
         arguments = layout.arguments
+        self._layout = layout
         self._continuous = np.array(
             [i for i, a in enumerate(arguments) if not a.categorical and a.leaf.size > _MOST_ORDERED],
             dtype=int,
@@ -86,6 +88,9 @@ class Maximiser:
         if len(centres) == 0:
             return self.snap(anywhere)
         chosen = centres[rng.integers(len(centres), size=count)]
+        if self._layout.conditional:
+            # An argument that becomes active may be anywhere; centres have it in the middle.
+            chosen = np.where(self.active(chosen), chosen, rng.random(chosen.shape))
         scale = 10.0 ** rng.uniform(-3, -0.5, size=(count, 1))
         moved = chosen + rng.normal(size=chosen.shape) * scale
         # In many dimensions a step in all of them hardly ever improves; half the points change only some.
@@ -98,10 +103,16 @@ class Maximiser:
         return self.snap(np.vstack([anywhere, np.clip(near, 0.0, 1.0)]))
 
     def snap(self, points: Array) -> Array:
-        """Points with each short-ranged coordinate at the nearest value that exists."""
+        """Points with each short-ranged coordinate at the nearest value that exists, inactive ones in the middle."""
         for i, levels in self._choices.items():
             points[:, i] = levels[np.abs(points[:, i, None] - levels).argmin(axis=1)]
+        if self._layout.conditional:
+            return self._layout.encode_many([self._layout.decode(point) for point in points])
         return points
+
+    def active(self, points: Array) -> Array:
+        """Which arguments the configuration of each point has."""
+        return np.array([self._layout.active(self._layout.decode(point)) for point in points], dtype=bool)
 
     def improve(
         self,
@@ -109,15 +120,16 @@ class Maximiser:
         value: Callable[[Array], Array],
         gradient: Callable[[Array, Array], tuple[float, Array]] | None,
         rounds: int = 3,
+        fixed: Collection[int] = (),
     ) -> tuple[Array, float]:
-        """Local search from one point, by turns along the gradient and through the choices."""
+        """Local search from one point, by turns along the gradient and through the choices but the fixed ones."""
         point, best = start.copy(), float(value(start[None])[0])
         for _ in range(rounds):
             before = best
             if gradient is not None and len(self._continuous):
                 point, best = self._climb(point, best, gradient)
             if self._choices:
-                point, best = self._sweep(point, best, value)
+                point, best = self._sweep(point, best, value, fixed)
             if best <= before + 1e-9 or not self._choices:
                 break
         return point, best
@@ -125,30 +137,40 @@ class Maximiser:
     def _climb(
         self, point: Array, best: float, gradient: Callable[[Array, Array], tuple[float, Array]]
     ) -> tuple[Array, float]:
-        moved = point.copy()
+        moved, columns = point.copy(), self._continuous
+        if self._layout.conditional:
+            columns = columns[self.active(point[None])[0, columns]]
+            if not len(columns):
+                return point, best
 
         def loss(x: Array) -> tuple[float, Array]:
-            moved[self._continuous] = x
-            value, slope = gradient(moved, self._continuous)
+            moved[columns] = x
+            value, slope = gradient(moved, columns)
             return -value, -slope
 
         found = self._optimize.minimize(
             loss,
-            point[self._continuous],
+            point[columns],
             jac=True,
             method="L-BFGS-B",
-            bounds=[(0.0, 1.0)] * len(self._continuous),
+            bounds=[(0.0, 1.0)] * len(columns),
             options={"maxiter": 40},
         )
         if -float(found.fun) > best:
-            moved[self._continuous] = found.x
+            moved[columns] = found.x
             return moved, -float(found.fun)
         return point, best
 
-    def _sweep(self, point: Array, best: float, value: Callable[[Array], Array]) -> tuple[Array, float]:
+    def _sweep(
+        self, point: Array, best: float, value: Callable[[Array], Array], fixed: Collection[int]
+    ) -> tuple[Array, float]:
         for i, levels in self._choices.items():
+            if i in fixed:
+                continue
             tried = np.tile(point, (len(levels), 1))
             tried[:, i] = levels
+            if self._layout.conditional:
+                tried = self.snap(tried)
             values = value(tried)
             top = int(values.argmax())
             if float(values[top]) > best:

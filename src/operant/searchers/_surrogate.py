@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from operant.searchers._acquisition import Acquisition, Maximiser, Model
+from operant.searchers._branches import EXPLORATION, Branches
 from operant.searchers._gp_model import GaussianProcess
 from operant.searchers._history import History
 from operant.searchers._outputs import Outputs, choose_rows
@@ -57,6 +58,10 @@ class Surrogate:
             best = max(best, float(expected[0]))
         return process, best
 
+    def best_of(self, rows: np.ndarray) -> float:
+        """The best value among some rows of the history, in the units of the model."""
+        return float(self._outputs(self._history.scores[rows]).max())
+
     def _fit(self, seed: int) -> None:
         n = len(self._history)
         self._outputs.learn(self._history.scores)
@@ -72,6 +77,35 @@ class Surrogate:
 
     def _due(self, n: int) -> bool:
         return n > self._fitted_at and (n <= _ALWAYS_FIT or n >= int(self._fitted_at * _GROWTH) + 1)
+
+
+class BranchExplorer:
+    """In a space with conditions, half of the proposals improve a random branch instead of the whole.
+
+    Expected improvement over the best of all branches hardly ever leaves the one whose results were good first: of the
+    others the model knows only bad results, and the one good place in them may be narrow.
+    """
+
+    def __init__(self, space: Container, history: History, maximiser: Maximiser) -> None:
+        self._branches = Branches(space) if space.layout.conditional else None
+        self._history = history
+        self._maximiser = maximiser
+        self._keys: list[bytes] = []
+
+    def choose(
+        self, rng: np.random.Generator, candidates: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None, Collection[int]]:
+        """The candidates to look at, the rows to improve on (None: all), and the choices that must stay."""
+        branches = self._branches
+        if branches is None or rng.random() >= EXPLORATION:
+            return candidates, None, ()
+        new = slice(len(self._keys), len(self._history))
+        self._keys += branches.keys(self._history.points[new], self._history.active[new])
+        key = branches.random_key(rng)
+        inside = [one == key for one in branches.keys(candidates, self._maximiser.active(candidates))]
+        rows = np.flatnonzero([one == key for one in self._keys])
+        usable = any(inside) and np.isfinite(self._history.scores[rows]).any()
+        return (candidates[inside], rows, branches.choices.tolist()) if usable else (candidates, None, ())
 
 
 def spread(candidates: np.ndarray, order: np.ndarray, count: int, apart: float = 0.05) -> list[int]:
@@ -99,9 +133,10 @@ def promising_points(
     maximiser: Maximiser,
     candidates: np.ndarray,
     n_starts: int,
+    fixed: Collection[int] = (),
 ) -> list[np.ndarray]:
-    """Points by falling acquisition: those found by local search (with a Gaussian process), then
-    candidates.
+    """Points by falling acquisition: those found by local search (with a Gaussian process) that leaves the fixed
+    choices alone, then candidates.
     """
 
     def value(points: np.ndarray) -> np.ndarray:
@@ -119,6 +154,6 @@ def promising_points(
         return float(found[0]), d_mean[0] * by_mean + d_deviation[0] * by_deviation
 
     starts = spread(candidates, order, n_starts)
-    improved = [maximiser.improve(candidates[i], value, gradient) for i in starts]
+    improved = [maximiser.improve(candidates[i], value, gradient, fixed=fixed) for i in starts]
     improved.sort(key=lambda one: -one[1])
     return [point for point, _ in improved] + spare

@@ -13,7 +13,7 @@ from operant.searchers._records import Proposal, Trial
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
-from operant.space import Container
+from operant.space import Config, Container
 
 
 @SEARCHERS.register_module()
@@ -70,10 +70,17 @@ class EvolutionSearcher(BaseSearcher):
             return
         bisect.insort(
             self._population,
-            (-trial.score, trial.number, self.space.encode(trial.config)),
+            (-trial.score, trial.number, self._point(trial.config)),
             key=lambda one: one[:2],
         )
         del self._population[self.population_size :]
+
+    def _point(self, config: Config) -> np.ndarray:
+        """The point of a configuration, NaN for arguments that it does not have."""
+        point = self.space.encode(config)
+        if self.space.layout.conditional:
+            point[~self.space.layout.active(config)] = np.nan
+        return point
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
@@ -100,6 +107,9 @@ class EvolutionSearcher(BaseSearcher):
         child = mother.copy()
         start, stop = np.sort(rng.integers(len(child) + 1, size=2))
         child[start:stop] = father[start:stop]
+        if self.space.layout.conditional:
+            # An argument that neither parent had may be anywhere when it becomes active.
+            child = np.where(np.isnan(child), rng.random(len(child)), child)
         return number, self._mutate(child, rng)
 
     def _mutate(self, child: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,7 +12,7 @@ from operant.searchers._acquisition import Acquisition, Maximiser
 from operant.searchers._extras import one_thread
 from operant.searchers._history import History
 from operant.searchers._records import Proposal, Trial
-from operant.searchers._surrogate import Surrogate, best_points, promising_points
+from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
@@ -54,6 +54,7 @@ class GpSearcher(BaseSearcher):
         self._design = Design("sobol", self.space.dimensions, self.seed)
         self._surrogate = Surrogate(self.space, self._history, self.most_points)
         self._maximiser = Maximiser(self.space.layout)
+        self._explorer = BranchExplorer(self.space, self._history, self._maximiser)
 
     def _learn(self, trial: Trial) -> None:
         self._history.add(trial)
@@ -79,4 +80,6 @@ class GpSearcher(BaseSearcher):
         with one_thread():
             model, best = self._surrogate.model(self.pending, self.seed)
             candidates = self._maximiser.candidates(rng, self.n_candidates, best_points(self._history, 5))
-            return promising_points(model, Acquisition("EI", best), self._maximiser, candidates, self.n_starts)
+            candidates, rows, fixed = self._explorer.choose(rng, candidates)
+            best = best if rows is None else self._surrogate.best_of(rows)
+            return promising_points(model, Acquisition("EI", best), self._maximiser, candidates, self.n_starts, fixed)

@@ -17,7 +17,7 @@ from operant.searchers._forest import KINDS, Forest
 from operant.searchers._history import History
 from operant.searchers._outputs import Outputs, choose_rows
 from operant.searchers._records import Proposal, Trial
-from operant.searchers._surrogate import Surrogate, best_points, promising_points
+from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
 from operant.searchers.base_searcher import BaseSearcher
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
@@ -94,6 +94,7 @@ class SkoptSearcher(BaseSearcher):
         self._design = Design("sobol", self.space.dimensions, self.seed)
         self._surrogate = Surrogate(self.space, self._history, _MOST_POINTS)
         self._maximiser = Maximiser(self.space.layout)
+        self._explorer = BranchExplorer(self.space, self._history, self._maximiser)
         # For gp_hedge: how well the proposals of each function did, as sums of ranks between -1 and 1.
         self._gains = dict.fromkeys(_HEDGED, 0.0)
 
@@ -146,8 +147,10 @@ class SkoptSearcher(BaseSearcher):
         with one_thread():
             model, best = self._model(rng)
             candidates = self._maximiser.candidates(rng, self._n_points // 2, best_points(self._history, 5))
+            candidates, rows, fixed = self._explorer.choose(rng, candidates)
+            best = best if rows is None or self.base_estimator != "GP" else self._surrogate.best_of(rows)
             acquisition = Acquisition(function, best, self._xi, self._kappa)
-            return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts)
+            return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts, fixed)
 
     def _model(self, rng: np.random.Generator) -> tuple[Model, float]:
         if self.base_estimator == "GP":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import positive, whole_number
+from operant.searchers._branches import EXPLORATION, Branches
 from operant.searchers._history import History
 from operant.searchers._parzen import Kernels, log_density
 from operant.searchers._records import Proposal, Trial
@@ -25,6 +26,8 @@ _REFRESH = 1.25
 # the mixed problem of benchmarks/search_quality.py (30 other seeds) that took the median from 0.31 to 0.11.
 _WIDE_CHANCE = 0.5
 _WIDE_BLUR = 4.0
+# From so many ended trials of a branch on its densities are used.
+_FEW = 4
 
 
 @SEARCHERS.register_module()
@@ -33,6 +36,8 @@ class TpeSearcher(BaseSearcher):
 
     The best trials give a density l(x), all others (pending ones too, so that parallel proposals spread) a
     density g(x); of `n_candidates` points drawn from l the one with the highest l(x)/g(x) is proposed.
+    In a space with conditions a branch is chosen first, half of the time by l, otherwise at random, and the
+    densities are those of its own trials.
 
     Args:
         n_initial_points: evenly spread points before the densities are used.
@@ -66,6 +71,8 @@ class TpeSearcher(BaseSearcher):
         self._features_count = 0
         self._features_for = 0
         self._neighbours = np.empty((0, 0))
+        self._branches = Branches(self.space) if self.space.layout.conditional else None
+        self._keys: list[bytes] = []
 
     def _learn(self, trial: Trial) -> None:
         self._history.add(trial)
@@ -88,12 +95,38 @@ class TpeSearcher(BaseSearcher):
 
     def _candidates(self, rng: np.random.Generator) -> Iterator[Config]:
         """Candidates from l, best ratio l/g first."""
-        scores = self._history.scores
-        n = len(scores)
+        everything = np.arange(len(self._history))
+        if self._branches is None:
+            yield from self._ranked(rng, everything, None)
+            return
+        key = self._choose_branch(rng, self._branches)
+        own = np.array([known == key for known in self._keys], dtype=bool)
+        if own.sum() >= _FEW:
+            yield from self._ranked(rng, everything[own], key)
+        yield from self._branches.sample(rng, key, 4)
+
+    def _choose_branch(self, rng: np.random.Generator, branches: Branches) -> bytes:
+        new = slice(len(self._keys), len(self._history))
+        self._keys += branches.keys(self._history.points[new], self._history.active[new])
+        good = self._good(np.arange(len(self._keys)))
+        # The prior is one more component of l, as it is inside a branch.
+        place = int(rng.integers(len(good) + 1))
+        if rng.random() < EXPLORATION or place == len(good):
+            return branches.random_key(rng)
+        return self._keys[int(good[place])]
+
+    def _good(self, rows: np.ndarray) -> np.ndarray:
+        """The best of some rows."""
+        scores = self._history.scores[rows]
         ranked = np.where(np.isnan(scores), -np.inf, scores)
-        good_count = min(max(math.ceil(self.good_fraction * n), 1), self.most_good)
-        good = np.sort(np.argpartition(-ranked, good_count - 1)[:good_count])
-        good = good[np.isfinite(ranked[good])]
+        count = min(max(math.ceil(self.good_fraction * len(rows)), 1), self.most_good)
+        good = np.sort(np.argpartition(-ranked, count - 1)[:count])
+        found: np.ndarray = rows[good[np.isfinite(ranked[good])]]
+        return found
+
+    def _ranked(self, rng: np.random.Generator, rows: np.ndarray, key: bytes | None) -> Iterator[Config]:
+        """Candidates of a branch (`key`; None where there is only one) by the densities of its trials."""
+        good = self._good(rows)
         # The last centre is the prior: no argument of it is active, so it is uniform everywhere.
         centres = np.full((len(good) + 1, self.space.dimensions), 0.5)
         active = np.zeros(centres.shape, dtype=bool)
@@ -104,19 +137,24 @@ class TpeSearcher(BaseSearcher):
             widths, blur = self._kernels.widened(widths, len(good)), _WIDE_BLUR * blur
         chosen = rng.integers(len(centres), size=self.n_candidates)
         points = self._kernels.draw(rng, centres[chosen], active[chosen], widths[chosen], blur)
-        if self.space.layout.conditional:
+        if key is not None and self._branches is not None:
+            points[:, self._branches.choices] = self._history.points[rows[0], self._branches.choices]
             configs = [self.space.decode(point) for point in points]
             points, present = self.space.encode_many(configs), self._present(configs)
+            inside = [found == key for found in self._branches.keys(points, present)]
+            points, present = points[inside], present[inside]
+            if not len(points):
+                return
         else:  # only the candidates that are looked at need become configurations
             points, present = self.space.layout.snap_many(points), np.ones(points.shape, dtype=bool)
         asked = self._kernels.points(points, present)
         log_good = log_density(asked, self._kernels.components(centres, active, widths, blur), np.zeros(len(centres)))
-        log_bad = self._log_bad(asked, good)
+        log_bad = self._log_bad(asked, good, rows)
         for i in np.argsort(log_bad - log_good, kind="stable"):
             yield self.space.decode(points[i])
 
-    def _log_bad(self, asked: np.ndarray, good: np.ndarray) -> np.ndarray:
-        """log g up to a constant: all ended trials but the good ones, the pending ones, and a flat prior."""
+    def _log_bad(self, asked: np.ndarray, good: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """log g up to a constant: these ended trials but the good ones, the pending ones, and a flat prior."""
         n = len(self._history)
         size_class = n if n < _SMALL else int(_REFRESH ** round(math.log(n, _REFRESH)))
         blur = 1.0 / (size_class + 1)
@@ -136,11 +174,12 @@ class TpeSearcher(BaseSearcher):
                 self._features = np.concatenate([self._features, np.empty_like(self._features)])
             self._features[new] = added
             self._features_count = n
-        weights = np.zeros(n)
+        weights = np.full(n, -np.inf)
+        weights[rows] = 0.0
         weights[good] = -np.inf
         # The prior is the uniform density, whose logarithm is 0 everywhere.
         log_bad = np.zeros(len(asked))
-        if len(good) < n:
+        if len(good) < len(rows):
             features = self._features[:n]
             log_bad = np.logaddexp(
                 log_bad, log_density(asked.astype(features.dtype), features, weights.astype(features.dtype))

@@ -65,6 +65,7 @@ def _about_searches(app: AppState) -> list[Gauge]:
     last = Gauge("operant_last_reward", "The reward of the job of a search that ended last with one.")
     tries = Gauge("operant_tries", "Configurations that a search has tried.")
     elapsed = Gauge("operant_search_seconds", "Seconds that a search has run.")
+    unreadable = Gauge("operant_journal_unreadable_records", "Records of a search's journal that are damaged.")
     states: Counter[str] = Counter()
     for name in app.searches.names():
         try:
@@ -81,9 +82,11 @@ def _about_searches(app: AppState) -> list[Gauge]:
             last.add(_last_reward(search), search=name)
             tries.add(sum(not one.filtered for one in search.state.proposals.values()), search=name)
             elapsed.add(search.elapsed, search=name)
+            damage = search.state.damage
+            unreadable.add(max(1, damage.total) if damage else 0, search=name)
     for state in _SEARCH_STATES:
         searches.add(states[state], state=state)
-    return [searches, jobs, best, last, tries, elapsed]
+    return [searches, jobs, best, last, tries, elapsed, unreadable]
 
 
 def _last_reward(search: LiveSearch) -> float | None:

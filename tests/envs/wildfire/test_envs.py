@@ -322,6 +322,18 @@ def test_agents_are_seen_and_drawn() -> None:
     assert frame.dtype == np.uint8 and frame.shape[2] == 3 and len(np.unique(frame.reshape(-1, 3), axis=0)) > 20
 
 
+def test_pictures_show_the_fire_that_nobody_fights_beside_this_one() -> None:
+    env = deterministic(render_benchmark=True)
+    env.reset(seed=0)
+    ring(env, 1)
+    for _ in range(190):
+        env.step(0)
+    frame = env.render()
+    width = (frame.shape[1] - 6) // 2
+    fought, alone = ((half[:-22].max(-1) < 100).sum() for half in (frame[:, :width], frame[:, width + 6 :]))
+    assert alone > 2 * fought > 0
+
+
 def test_metrics_of_ended_episodes_come_with_the_step() -> None:
     env = WildfireVector(2, seed=0, simulation=SMALL, max_episode_steps=3)
     env.reset()

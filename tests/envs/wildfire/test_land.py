@@ -137,7 +137,7 @@ def test_ascii_grids_go_both_ways(tmp_path: Path) -> None:
         read_grid(tmp_path / "d.asc")
 
 
-@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # inside rasterio 1.4 with affine 3.1
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of rasterio, about itself
 def test_geotiff(tmp_path: Path) -> None:
     rasterio = pytest.importorskip("rasterio")
     fuel = np.array([[101, 102], [98, -9999]], np.int32)

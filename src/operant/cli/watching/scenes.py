@@ -83,7 +83,9 @@ class SearchScene:
     # -- what is drawn ------------------------------------------------------------------------------------------
 
     def draw(self, width: int, height: int | None) -> list[Text]:
-        head = [self._title(width), *counts_lines(self.search.counts()), *self._best(width)]
+        damage = self.search.state.damage
+        head = [self._title(width), *([line(str(damage), "bold red")] if damage else [])]
+        head += [*counts_lines(self.search.counts()), *self._best(width)]
         running = self.search.running
         if height is None:
             jobs = self._jobs(running, width, len(running), mark=False)
@@ -106,7 +108,7 @@ class SearchScene:
             parts.append(f"about {duration(left)} left")
         ended = search.state.closed
         if not search.alive and ended is not None:
-            parts.append(str(ended["reason"]))
+            parts.append(str(ended.get("reason")))
         text = line(f"{search.name}  {status}  {', '.join(parts)}", "bold")
         text.stylize(status_style(status), len(search.name) + 2, len(search.name) + 2 + len(status))
         return text

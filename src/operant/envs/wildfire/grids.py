@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from operant.envs.vector import Array
-from operant.errors import UsageError
+from operant.errors import MissingExtraError, UsageError
 
 __all__ = ["Grid", "read_grid", "write_ascii_grid"]
 
@@ -84,7 +84,7 @@ def _geotiff(path: Path) -> Grid:
     try:
         import rasterio
     except ImportError:
-        raise UsageError(f"{path} is a GeoTIFF: pip install rasterio, or turn it into an ASCII grid") from None
+        raise MissingExtraError(f"{path.name}, a GeoTIFF,", "wildfire") from None
     with rasterio.open(path) as file:
         place = file.transform
         if abs(abs(place.a) - abs(place.e)) > 1e-6 * abs(place.a):

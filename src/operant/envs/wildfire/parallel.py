@@ -11,13 +11,13 @@ from operant.envs.vector import Array
 from operant.envs.wildfire.envs import action_space, observation_space
 from operant.envs.wildfire.rendering import draw_frame
 from operant.envs.wildfire.world import WildfireSettings, World
-from operant.errors import UsageError
+from operant.errors import MissingExtraError, UsageError
 from operant.settings import fill
 
 try:
     from pettingzoo import ParallelEnv
 except ImportError:
-    raise UsageError("wildfires with several agents need PettingZoo: pip install pettingzoo") from None
+    raise MissingExtraError("a wildfire with several agents (PettingZoo)", "wildfire") from None
 
 __all__ = ["WildfireParallel"]
 

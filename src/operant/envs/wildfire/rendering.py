@@ -18,7 +18,7 @@ from operant.errors import MissingExtraError
 if TYPE_CHECKING:
     from operant.envs.wildfire.world import World
 
-__all__ = ["draw_frame", "picture", "save_gif", "side_by_side"]
+__all__ = ["draw_frame", "mean_wind", "picture", "save_gif"]
 
 _FAMILIES = {  # the first two letters of a model's code
     "GR": (214, 205, 130), "GS": (190, 190, 110), "SH": (150, 160, 90), "TU": (104, 140, 84), "TL": (82, 118, 74),
@@ -36,15 +36,19 @@ def draw_frame(world: World, index: int = 0, *, size: int = 512) -> Array:
     """Fire ``index`` of an environment as it stands, [height, width, 3] uint8."""
     scenario, clock = world.scenarios[index], float(world.fires.clock[index])
     weather = int(scenario.weather.at(np.array(clock)))
-    return picture(
-        scenario.land,
-        world.status[index],
-        intensity=scenario.rates.intensity[min(weather, len(scenario.rates.intensity) - 1)],
-        agents=[(int(row), int(column)) for row, column in world.position[index]],
-        wind=_mean_wind(scenario.weather.wind_speed[weather], scenario.weather.wind_direction[weather]),
-        minutes=clock,
-        size=size,
-    )
+    shown: dict[str, Any] = {
+        "intensity": scenario.rates.intensity[weather],
+        "wind": mean_wind(scenario.weather.wind_speed[weather], scenario.weather.wind_direction[weather]),
+        "minutes": clock,
+        "size": size,
+    }
+    agents = [(int(row), int(column)) for row, column in world.position[index]]
+    frame = picture(scenario.land, world.status[index], agents=agents, **shown)
+    if not world.settings.render_benchmark:
+        return frame
+    bench = scenario.benchmark
+    status = np.where(bench.arrival > clock, 0, np.where(bench.arrival + bench.duration > clock, BURNING, BURNED))
+    return _side_by_side(frame, picture(scenario.land, status, **shown))
 
 
 def picture(
@@ -64,7 +68,7 @@ def picture(
     return _annotate(large, land, scale, agents, wind, minutes, int((burned | burning).sum()))
 
 
-def side_by_side(left: Array, right: Array) -> Array:
+def _side_by_side(left: Array, right: Array) -> Array:
     """Two pictures of one height with a white line between: a fire and its benchmark in step."""
     gap = np.full((left.shape[0], 6, 3), 255, np.uint8)
     return np.concatenate([left, gap, right], 1)
@@ -87,7 +91,8 @@ def _pillow() -> tuple[Any, Any]:
     return Image, ImageDraw
 
 
-def _mean_wind(speed: Any, direction: Any) -> tuple[float, float]:
+def mean_wind(speed: Any, direction: Any) -> tuple[float, float]:
+    """Of a map of winds: m/s, and the degrees it comes from."""
     angle = np.radians(np.asarray(direction))
     east, north = float(np.mean(speed * np.sin(angle))), float(np.mean(speed * np.cos(angle)))
     return math.hypot(east, north), math.degrees(math.atan2(east, north)) % 360

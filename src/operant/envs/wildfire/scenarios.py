@@ -26,7 +26,7 @@ from operant.errors import UsageError, nearest
 from operant.settings import fill, setting, to_mapping
 from operant.tracking.places import cache_dir
 
-__all__ = ["Scenario", "ScenarioSet", "ScenarioSettings", "SetSettings"]
+__all__ = ["Scenario", "ScenarioSet", "ScenarioSettings", "SetSettings", "load_scenario"]
 
 _MAPS = ("elevation", "fuel", "cover", "height", "crown_ratio", "assets")
 
@@ -138,6 +138,24 @@ class ScenarioSettings:
             raise UsageError("nothing on this land can burn, so no fire can begin")
         chosen = generator.choice(able, min(count, able.size), replace=False)
         return tuple((int(cell) // land.shape[1], int(cell) % land.shape[1]) for cell in chosen)
+
+
+def load_scenario(path: str | Path, seed: int = 0) -> Scenario:
+    """The scenario of a YAML file; maps are looked for beside it."""
+    import yaml
+
+    path = Path(path)
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the scenario {path} cannot be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{path} holds no settings of a scenario; they are names and values, such as shape: [64, 64]")
+    settings = fill(ScenarioSettings, values)
+    maps = {name: str(path.parent / str(file)) for name, file in settings.maps.items()}
+    return replace(settings, maps=maps).make(seed)
 
 
 @dataclass(frozen=True)

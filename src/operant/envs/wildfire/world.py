@@ -42,6 +42,7 @@ class WildfireSettings:
     reward: str = setting("area_saved", "simple, area_saved, area_saved_v2, assets, or package.module:function")
     action_masks: bool = setting(False, "tell which actions change something: no steps off the map, no vain lines")
     max_episode_steps: int | None = setting(None, "agent steps; by default those that fit into simulation.minutes")
+    render_benchmark: bool = setting(False, "pictures show the fire that nobody fights beside this one, in step")
     jit: bool | None = setting(None, "compile with numba; by default where it is installed")
 
 

@@ -154,7 +154,7 @@ class LiveState(SearchState):
         """Fold what is there, and write there from now on."""
         self.journal = journal
         self._lines = compact.Lines(journal.epoch, self.attribute)
-        self.fold_all(journal.replay_lines())
+        self.fold_all(journal.replay_lines(), journal.damage)
 
     def commit(self, *, durable: bool = False) -> None:
         """Write what was decided. On a full disk nothing more is decided until it is written."""

@@ -40,16 +40,18 @@ class Restore:
     def open(self, *, resume: bool, force: bool, origin: Mapping[str, Any] | None) -> None:
         """Refuse what cannot be gone on with, and say in the journal that a controller begins."""
         state, plan = self.state, self.plan
+        self._refuse_damaged(force)
         if state.opened:
             if not resume:
                 raise UsageError(
                     f"there is a search {state.name!r} already: --resume goes on with it, `search-ctl rm --task "
                     f"{state.name}` removes it"
                 )
-            before, now = (config.get("task", {}) for config in (state.opened["config"], plan.config))
+            begun_with = state.opened.get("config", {})
+            before, now = (config.get("task") or {} for config in (begun_with, plan.config))
             self._changed_space = bool(changed_keys(before.get("search_args"), now.get("search_args")))
-            if state.opened["digest"] != plan.digest and not force:
-                keys = ", ".join(changed_keys(state.opened["config"], plan.config)) or "its configuration"
+            if state.opened.get("digest") != plan.digest and not force:
+                keys = ", ".join(changed_keys(begun_with, plan.config)) or "its configuration"
                 raise UsageError(
                     f"the search {state.name!r} was begun with another configuration ({keys}); "
                     f"--force goes on with the changed one"
@@ -70,11 +72,28 @@ class Restore:
             scalars=plan.scalars,
             compare=plan.compare,
             origin=origin,
+            **({"unreadable": state.damage.total} if state.damage.total else {}),
             code=None if self.workspace is None else self.workspace.snapshot.name,
             host=who["host"],
             pid=who["pid"],
             wall=state.clock.wall(),
         )
+
+    def _refuse_damaged(self, force: bool) -> None:
+        """Whoever goes on with a damaged journal must know what he goes on without; he is asked once."""
+        state, damage = self.state, self.state.damage
+        if not damage or (damage.total and damage.total <= state.opened.get("unreadable", 0)):
+            return
+        known = state.proposals
+        lost = max(known, default=-1) + 1 - len(known)
+        again = sum(one.status is None and not one.filtered for one in known.values())
+        text = (
+            f"{damage}; {lost} proposals of the search {state.name!r} are lost with all that came of them, "
+            f"{again} have no result and are run again"
+        )
+        if not force:
+            raise UsageError(f"{text}; --force goes on without them")
+        state.note(text)
 
     def _say_if_code_changed(self) -> None:
         """Jobs of one search may run with different code; nobody should find that out by accident."""

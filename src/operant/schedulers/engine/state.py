@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
-from operant.tracking.journal import JournalReader
-from operant.tracking.journal.compact import started_of, token_of
+from operant.tracking.journal import Damage, JournalReader
+from operant.tracking.journal.compact import SEVERAL, records_in, started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
 
@@ -30,6 +31,8 @@ __all__ = [
 
 _PENDING, _RUNNING, _FINISHED = Status.PENDING, Status.RUNNING, Status.FINISHED
 _NO_VALUES: Mapping[str, float] = {}
+_SENSELESS = (KeyError, TypeError, ValueError, AttributeError)
+_JOB_NAME = re.compile(r"(check-)?[0-9]{1,20}(-s-?[0-9]{1,20})?")
 
 
 def job_id(number: int, seed: int | None) -> str:
@@ -140,6 +143,8 @@ class SearchState:
         self.maximize = True
         self.best: ProposalRecord | None = None
         """The proposal with the best reward over all its seeds; of equals the earliest."""
+        self.damage = Damage()
+        """What of the journal could not be read, or made no sense."""
         self._dropped = 0
 
     @property
@@ -147,14 +152,24 @@ class SearchState:
         """Proposals that no filter has dropped."""
         return len(self.proposals) - self._dropped
 
-    def fold_all(self, records: Iterable[dict[str, Any]]) -> SearchState:
-        """Take note of records, or of lines that stand for several."""
+    def fold_all(self, records: Iterable[dict[str, Any]], damage: Damage | None = None) -> SearchState:
+        """Take note of records, or of lines that stand for several.
+
+        One that does not fit to those before (its proposal is in a damaged part) is passed over and added to
+        ``damage``, which is that of whoever reads the journal. So handlers look at all they need before they change
+        anything.
+        """
         handlers = self._handlers()
+        if damage is not None:
+            self.damage = damage
         with no_garbage_collection():
             for record in records:
                 handler = handlers.get(record["type"])
                 if handler is not None:
-                    handler(record)
+                    try:
+                        handler(record)
+                    except _SENSELESS:
+                        self.damage.add(None, records_in(record) if record["type"] in SEVERAL else 1)
         return self
 
     def _handlers(self) -> dict[str, Callable[[dict[str, Any]], None]]:
@@ -193,30 +208,35 @@ class SearchState:
         self._dropped += 1
 
     def _fold_submitting(self, record: dict[str, Any]) -> None:
+        attempt, token = record["attempt"], record["token"]
         job = self._job_of(record)
-        job.status, job.attempt, job.token = _PENDING, record["attempt"], record["token"]
+        job.status, job.attempt, job.token = _PENDING, attempt, token
         job.reward = job.ended = job.reason = job.error = job.code = None
         job.started, job.snapshot = None, self.opened.get("code")
         self.reports.pop(job.id, None)
 
     def _fold_reported(self, record: dict[str, Any]) -> None:
-        self.reports.setdefault(record["job"], []).append((record["step"], record["value"], record["wall"]))
+        point = record["step"], record["value"] + 0, record["wall"] + 0
+        self.reports.setdefault(record["job"], []).append(point)
 
     def _fold_planned(self, record: dict[str, Any]) -> None:
         """Jobs that never got a slot, named when the search is cut off."""
-        self._job_of(record).status = record["status"]
+        status = record["status"]
+        self._job_of(record).status = status
 
     def _job_of(self, record: dict[str, Any]) -> JobRecord:
         job = self.jobs.get(record["job"])
         if job is None:
             number = record["number"]
+            if _JOB_NAME.fullmatch(record["job"]) is None:
+                raise ValueError("no name of a job")  # it is part of paths
             job = JobRecord(record["job"], number, record.get("seed"), self.proposals[number].config, self.name)
             self.jobs[job.id] = job
         return job
 
     def _fold_started(self, record: dict[str, Any]) -> None:
         job = self.jobs[record["job"]]
-        job.status, job.started = _RUNNING, record["wall"]
+        job.started, job.status = record["wall"], _RUNNING
 
     def _fold_assessed(self, record: dict[str, Any]) -> None:
         self.jobs[record["job"]].iteration = record["iteration"]
@@ -233,8 +253,8 @@ class SearchState:
 
     def _fold_observed(self, record: dict[str, Any]) -> None:
         number = record["number"]
-        proposal = self.proposals[number]
-        proposal.status, proposal.values = record["status"], record["values"]
+        proposal, values = self.proposals[number], record["values"]
+        proposal.status, proposal.values = record["status"], values
         proposal.reward = record.get("reward")
         self.observed.append(number)
         self._compare(proposal)
@@ -242,22 +262,22 @@ class SearchState:
     def _fold_begun(self, line: dict[str, Any]) -> None:
         """``proposed`` and ``submitting`` of a first attempt, in one."""
         number, config = line["number"], line["config"]
-        name, extras = str(number), line.get("extras")
+        name, token, extras = str(number), token_of(number, line["epoch"]), line.get("extras")
         proposal = self.proposals[number] = ProposalRecord(number, config)
         if extras is not None:
             proposal.budget, proposal.parent = extras.get("budget"), extras.get("parent")
             proposal.notes = extras.get("notes")
         job = self.jobs[name] = JobRecord(name, number, None, config, self.name)
-        job.attempt, job.token = 1, token_of(number, line["epoch"])
+        job.attempt, job.token = 1, token
         job.snapshot = self.opened.get("code")
 
     def _fold_done(self, line: dict[str, Any]) -> None:
         """``reported``, ``ended`` and ``observed`` of a first attempt that went well, in one."""
         number, values, wall = line["number"], line["values"], line["wall"]
         job, proposal = self.jobs[str(number)], self.proposals[number]
-        reward = values[line["of"]]
+        reward, started = values[line["of"]], started_of(line)
         job.status, job.code = _FINISHED, 0
-        job.reward, job.started, job.ended = reward, started_of(line), wall
+        job.reward, job.started, job.ended = reward, started, wall
         proposal.status, proposal.values, proposal.reward = _FINISHED, values, reward
         self.observed.append(number)
         if "reports" in line:
@@ -270,21 +290,23 @@ class SearchState:
 
     def _fold_message(self, record: dict[str, Any]) -> None:
         content = record["content"]
+        kind = content["type"]
         self.messages.append(content)
-        kind = content.get("type")
         if kind in ("pause", "resume"):
             self.paused = kind == "pause"
         elif kind == "limits":
             for name, value in content.items():
                 if name != "type":
                     self.limits.setdefault(name, []).append(value)
-            if self.stopping and self.stopping["reason"] == "max_tries":
+            if self.stopping and self.stopping.get("reason") == "max_tries":
                 self.stopping = None  # the rule stops it again, if it still does
 
     def _fold_stopping(self, record: dict[str, Any]) -> None:
         self.stopping = record
 
     def _fold_checked(self, record: dict[str, Any]) -> None:
+        if not record.keys() >= {"mean", "low", "high", "runs"}:
+            raise KeyError("mean")
         self.checks[record["number"]] = record
 
     def _fold_closed(self, record: dict[str, Any]) -> None:
@@ -330,6 +352,13 @@ class SearchState:
         jobs = [self.jobs.get(job_id(proposal.number, seed)) for seed in seeds]
         return {job.seed: job.reward for job in jobs if job is not None and job.reward is not None}
 
+    @property
+    def end_status(self) -> str:
+        """How a search without a controller ended."""
+        if self.closed is not None:
+            return str(self.closed.get("status", Status.ERROR))
+        return Status.ERROR if self.opened or self.damage else Status.PENDING
+
     def settle_dead(self) -> None:
         """Say of a search without a controller what became of its jobs: those that were under way died with it."""
         for job in self.jobs.values():
@@ -353,13 +382,13 @@ def no_garbage_collection() -> Iterator[None]:
 def read_state(folder: Path) -> tuple[SearchState, str]:
     """A search's state and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
     alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
-    state = SearchState().fold_all(line for _, _, line in JournalReader(folder).poll_lines())
+    reader = JournalReader(folder)
+    state = SearchState().fold_all((line for _, _, line in reader.poll_lines()), reader.damage)
+    reader.look_at_end(growing=alive, released=read_lease(folder).get("released", False))
     if alive:
         return state, Status.RUNNING
     state.settle_dead()
-    if state.closed is not None:
-        return state, str(state.closed["status"])
-    return state, Status.ERROR if state.opened else Status.PENDING
+    return state, state.end_status
 
 
 def controller_is_alive(folder: Path) -> bool:

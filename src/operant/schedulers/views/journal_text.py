@@ -14,10 +14,16 @@ __all__ = ["last_lines", "line_of"]
 def last_lines(folder: Path, count: int) -> list[tuple[float | None, str]]:
     """The last ``count`` lines, oldest first, each with its time where the journal tells one."""
     lines: deque[tuple[float | None, str]] = deque(maxlen=count)
-    for entry in JournalReader(folder).poll():
-        text = line_of(entry.record)
+    reader = JournalReader(folder)
+    for entry in reader.poll():
+        try:
+            text = line_of(entry.record)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            text = f"a record that makes no sense ({entry.record['type']})"
         if text is not None:
             lines.append((entry.record.get("wall"), text))
+    if reader.damage:
+        lines.append((None, str(reader.damage)))
     return list(lines)
 
 

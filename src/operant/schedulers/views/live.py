@@ -13,6 +13,7 @@ from operant.schedulers.engine.state import JobRecord, SearchState, controller_i
 from operant.schedulers.planning.limits import last_valid
 from operant.status import UNDER_WAY, Status, counts_of
 from operant.tracking.journal import JournalReader
+from operant.tracking.journal.lease import read_lease
 from operant.tracking.reading.annotations import Annotations
 
 __all__ = ["LiveSearch"]
@@ -44,14 +45,15 @@ class LiveSearch:
         """Read what was appended since; return whether anything is different."""
         alive = controller_is_alive(self.folder)  # before the journal: its last words are then in it
         records = [entry.record for entry in self._reader.poll()]
-        self.state.fold_all(records)
+        self.state.fold_all(records, self._reader.damage)
+        self._reader.look_at_end(growing=alive, released=read_lease(self.folder).get("released", False))
         told = any(record["type"] == "message" for record in records)
         noted = self._annotations.update(self.folder, self.state.messages if told else None)
         if not records and alive == self.alive and not noted:
             return False
         self.version += 1
         for record in records:
-            if "job" in record:
+            if type(record.get("job")) is str:
                 self.changed[record["job"]] = self.version
             if record["type"] == "opened":
                 self._rules = _rules(record)
@@ -68,9 +70,7 @@ class LiveSearch:
         state = self.state
         if self.alive:
             return Status.PAUSED if self.paused else Status.RUNNING
-        if state.closed is not None:
-            return str(state.closed["status"])
-        return Status.ERROR if state.opened else Status.PENDING
+        return state.end_status
 
     @property
     def paused(self) -> bool:
@@ -139,6 +139,7 @@ class LiveSearch:
             "final_check": list(state.checks.values()) or None,
             "tags": self.tags,
             "note": self.note,
+            "damage": str(state.damage) if state.damage else None,
         }
 
     def _limits(self) -> tuple[int | None, float | None]:
@@ -160,8 +161,8 @@ class LiveSearch:
 
 def _rules(opened: dict[str, Any]) -> tuple[int | None, float | None]:
     """Most tries and most seconds, as its configuration says."""
-    scheduler = opened.get("config", {}).get("scheduler") or {}
     try:
+        scheduler = opened.get("config", {}).get("scheduler") or {}
         rules = build_stop_criterion(scheduler.get("stop_criterion")).rules
     except (OperantError, TypeError, AttributeError, KeyError, ImportError):
         return None, None  # a criterion of its user's that only the controller knows

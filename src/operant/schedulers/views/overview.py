@@ -44,6 +44,7 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
     return {
         "task": name,
         "status": status,
+        "damage": str(state.damage) if state.damage else None,
         "best": _best(state),
         "compare": state.opened.get("compare") or None,
         "reward_attribute": state.opened.get("reward"),

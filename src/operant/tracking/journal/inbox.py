@@ -49,20 +49,22 @@ def collect_messages(folder: Path, *, set_aside: bool = True) -> list[Message]:
     inbox = folder / "inbox"
     try:
         names = sorted(path.name for path in inbox.iterdir() if path.suffix == ".json" and path.name[0] != ".")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     found = []
     for name in names:
         path = inbox / name
         try:
-            if path.is_symlink() or path.stat().st_size > MAX_BYTES:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
                 raise ValueError("not a plain small file")
             content = json.loads(valid_text(path.read_text(encoding="utf-8")))
             if not isinstance(content, dict) or not isinstance(content.get("type"), str):
                 raise ValueError("not an object with a type")
+            if not isinstance(content.get("jobs") or [], list):
+                raise ValueError("jobs are a list")
         except FileNotFoundError:
             continue
-        except (ValueError, OSError):
+        except (ValueError, OSError, RecursionError):
             if set_aside:
                 path.replace(inbox / f".refused-{name}")
             continue

@@ -12,8 +12,14 @@ from typing import Any, NamedTuple
 from operant._util.files import sync_data, write_all
 from operant.errors import OperantError
 from operant.tracking.format.blocks import (
+    ALIGNMENT,
+    BLOCK_HEADER,
+    BLOCK_MAGIC,
+    FILE_HEADER_SIZE,
     JOURNAL_FILE,
+    MAX_PAYLOAD,
     RECORDS,
+    Block,
     decode_blocks,
     encode_block,
     encode_file_header,
@@ -21,6 +27,7 @@ from operant.tracking.format.blocks import (
 )
 from operant.tracking.format.tail import BlockTail
 from operant.tracking.journal.compact import SEVERAL, expand, records_in
+from operant.tracking.journal.damage import Damage, is_sound
 from operant.tracking.journal.lease import Lease
 
 __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
@@ -32,6 +39,8 @@ CHECK_SECONDS = 0.01
 what it writes has an epoch that readers pass over."""
 MAX_BATCH = 4096
 BLOCKS_AT_ONCE = 64
+_SECTOR = 512
+_LONGEST_REST = MAX_PAYLOAD + 1024
 
 
 class Entry(NamedTuple):
@@ -44,14 +53,17 @@ class Entry(NamedTuple):
 class JournalReader:
     """Gives each entry of a journal once, as it is appended; needs no lease and disturbs nobody.
 
-    Entries of a controller that had lost its lease (an epoch lower than one seen before) are passed over.
+    Entries of a controller that had lost its lease (an epoch lower than one seen before) are passed over. So is what
+    is missing or makes no sense, which :attr:`damage` counts.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL_NAME
         self.epoch = 0
         self.next_sequence = 0
+        self.damage = Damage()
         self._tail = BlockTail(self.path)
+        self._read_to = FILE_HEADER_SIZE
 
     def poll(self) -> Iterator[Entry]:
         for sequence, epoch, line in self.poll_lines():
@@ -63,29 +75,75 @@ class JournalReader:
 
         Who goes through a hundred thousand trials saves making half a million records.
         """
-        blocks = [block for block in self._tail.poll() if block.kind == RECORDS]
+        try:
+            blocks = [block for block in self._tail.poll() if block.kind == RECORDS]
+            self.damage.problem = None
+        except OSError as error:
+            self.damage.problem = error.strerror or type(error).__name__
+            return
         for first in range(0, len(blocks), BLOCKS_AT_ONCE):
             some = blocks[first : first + BLOCKS_AT_ONCE]
             for block, lines in zip(some, decode_blocks([block.payload for block in some]), strict=True):
                 sequence = block.sequence
                 for line in lines:
+                    if not is_sound(line):
+                        self._skip(block, sequence, 1)
+                        sequence += 1
+                        continue
                     epoch = line.get("epoch", 0)
-                    count = records_in(line) if line.get("type") in SEVERAL else 1
+                    count = records_in(line) if line["type"] in SEVERAL else 1
                     if epoch >= self.epoch and sequence >= self.next_sequence:
+                        if sequence > self.next_sequence:
+                            self.damage.add(self._read_to + -self._read_to % ALIGNMENT, sequence - self.next_sequence)
                         self.epoch, self.next_sequence = epoch, sequence + count
                         if count == 1:
                             line.pop("epoch", None)
                         yield sequence, epoch, line
                     sequence += count
+                if not lines:
+                    self._skip(block, sequence, bytes(block.payload).count(b"\n") + 1)
+                self._read_to = block.offset + BLOCK_HEADER.size + len(block.payload)  # and padding
+
+    def _skip(self, block: Block, sequence: int, records: int) -> None:
+        """Pass over what a good checksum does not make sensible."""
+        if sequence >= self.next_sequence:
+            self.damage.add(block.offset, records + sequence - self.next_sequence)
+            self.next_sequence = sequence + records
+
+    def look_at_end(self, *, growing: bool, released: bool) -> None:
+        """Say whether what follows the last good block is damage; nobody who writes there now leaves it unfinished.
+
+        :param released: its last controller gave the lease back, and so had finished what it wrote. One that was
+            killed may have left a block that is cut short, and was never acted on.
+        """
+        damage, rest = self.damage, b"" if growing else self._rest()
+        damage.tail = self.offset if rest and (released or not _is_torn(rest)) else None
+        damage.empty = not growing and not damage.total and self.next_sequence == 0 and self._has_run(released)
+
+    def _rest(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(self.offset, FILE_HEADER_SIZE))
+                return file.read(_LONGEST_REST)
+        except OSError:
+            return b""
+
+    def _has_run(self, released: bool) -> bool:
+        return self.path.exists() and (released or (self.path.parent / "jobs").is_dir())
 
     @property
     def offset(self) -> int:
         """Where the entries read so far end."""
         return self._tail.offset
 
-    @property
-    def damage(self) -> list[str]:
-        return [f"{end - start} damaged bytes at offset {start} were skipped" for start, end in self._tail.gaps]
+
+def _is_torn(rest: bytes) -> bool:
+    """Whether these bytes look like a block that its writer, or its machine, did not live to finish."""
+    if len(rest) < BLOCK_HEADER.size or not any(rest[-_SECTOR:]):
+        return True
+    magic, _, _, _, length, _, _ = BLOCK_HEADER.unpack_from(rest)
+    whole = BLOCK_HEADER.size + length + -length % ALIGNMENT
+    return bool(magic == BLOCK_MAGIC and len(rest) < whole)
 
 
 def _entries(sequence: int, epoch: int, line: dict[str, Any]) -> Iterator[Entry]:
@@ -116,6 +174,8 @@ class Journal:
         self._checked = 0.0
         self._recorded = JournalReader(folder)
         self._lines = list(self._recorded.poll_lines())
+        self._recorded.look_at_end(growing=False, released=lease.found_released)
+        self._damaged_tail = self._recorded.damage.tail is not None
         self.epoch = max(self.epoch, self._recorded.epoch + 1)
         self._sequence = self._recorded.next_sequence
         self._descriptor = self._open()
@@ -137,6 +197,11 @@ class Journal:
     @property
     def next_sequence(self) -> int:
         return self._sequence
+
+    @property
+    def damage(self) -> Damage:
+        """What of the journal could not be read when it was opened."""
+        return self._recorded.damage
 
     def replay(self) -> Iterator[Entry]:
         """The entries that were there when the journal was opened, once."""
@@ -216,7 +281,8 @@ class Journal:
                 os.write(descriptor, head)
                 self._end = len(head)
             else:
-                os.ftruncate(descriptor, good)  # a torn tail: its record was never acted on
+                if not self._damaged_tail:
+                    os.ftruncate(descriptor, good)  # a torn tail: its record was never acted on
                 self._end = good
         except BaseException:
             os.close(descriptor)
@@ -238,6 +304,9 @@ class Journal:
             self._checked = now
             if not self.lease.is_current():
                 raise OperantError(f"another controller has taken over {self.folder.name!r}; this one stops")
+        if self._damaged_tail:  # kept until somebody goes on without it
+            self._damaged_tail = False
+            os.ftruncate(self._descriptor, self._end)
         try:
             write_all(self._descriptor, data)
         except BaseException:

@@ -17,6 +17,8 @@ __all__ = ["Lease", "LeaseHeldError"]
 
 _NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _held_here: set[str] = set()
+_LARGEST_LEASE = 1 << 16
+_KINDS = {"host": str, "pid": int, "boot": str, "ticks": int, "pid_space": str, "epoch": int, "released": bool}
 
 
 class LeaseHeldError(OperantError):
@@ -37,9 +39,11 @@ class Lease:
     overruled with ``force``.
     """
 
-    def __init__(self, folder: Path, descriptor: int, epoch: int) -> None:
+    def __init__(self, folder: Path, descriptor: int, epoch: int, *, found_released: bool = False) -> None:
         self.folder = folder
         self.epoch = epoch
+        self.found_released = found_released
+        """Whether the holder before gave it back, and so had written all that it wanted to."""
         self._descriptor = descriptor
         self._path = str(folder / "lease.json")
         self._mark = _mark_of(self._path)
@@ -60,7 +64,7 @@ class Lease:
             in_use = not earlier.get("released", True)
             if locked is None and in_use and not force and is_alive(earlier) is not False:
                 raise LeaseHeldError(folder, earlier)
-            epoch = int(earlier.get("epoch", 0)) + 1
+            epoch = earlier.get("epoch", 0) + 1
             # Where there are locks they decide, and after a crash of the machine the journal knows the epoch.
             mine = {**process_identity(), "epoch": epoch, "released": False}
             _write_lease(folder, mine, durable=locked is None)
@@ -68,7 +72,7 @@ class Lease:
             os.close(descriptor)
             raise
         _held_here.add(key)
-        return cls(folder, descriptor, epoch)
+        return cls(folder, descriptor, epoch, found_released=earlier.get("released", False))
 
     def is_current(self) -> bool:
         """Whether nobody has taken over since (a stopped process may wake up after its lease was taken)."""
@@ -86,12 +90,22 @@ class Lease:
 
 
 def read_lease(folder: Path) -> dict[str, Any]:
-    """Who holds or last held the lease: host, pid, boot, epoch, released; empty when nobody ever did."""
+    """Who holds or last held the lease: host, pid, boot, epoch, released; empty when nobody ever did.
+
+    A field that is not of its kind is left out: the file may be damaged.
+    """
     try:
-        found = json.loads((folder / "lease.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        with (folder / "lease.json").open("rb") as file:
+            found = json.loads(file.read(_LARGEST_LEASE).decode())
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if type(value) is _KINDS.get(key) and _is_small(value)}
+
+
+def _is_small(value: Any) -> bool:
+    return type(value) is not int or 0 <= value < 1 << 62
 
 
 def _mark_of(path: str) -> tuple[int, int] | None:

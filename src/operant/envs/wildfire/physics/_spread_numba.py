@@ -23,7 +23,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def _compile(function: _Function) -> _Function:
     compile_it: Any = njit  # a decorator whose types mypy knows only where numba is installed
-    made: _Function = compile_it(cache=True, nogil=True)(function)
+    made: _Function
+    try:
+        made = compile_it(cache=True, nogil=True)(function)
+    except RuntimeError:  # nowhere to write the cache to: a read-only installation without a home
+        made = compile_it(nogil=True)(function)
     return made
 
 

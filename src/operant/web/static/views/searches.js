@@ -61,6 +61,7 @@ function columns(/** @type {any[]} */ searches) {
 function name(/** @type {any} */ one) {
   return h("span", { class: "search-name" },
     h("a", { id: `search-${one.name}`, href: `/searches/${encodeURIComponent(one.name)}`, title: one.note || one.name }, one.name),
+    one.damage ? h("span", { class: "is-abnormal small", title: one.damage }, "journal damaged") : null,
     one.tags.map((/** @type {string} */ tag) => h("span", { class: "chip" }, tag)));
 }
 

@@ -49,10 +49,10 @@ export function head(page) {
   let shown = "";
   function update() {
     const { summary } = model;
-    const now = JSON.stringify([summary.status, summary.tags]);
+    const now = JSON.stringify([summary.status, summary.tags, summary.damage]);
     if (now === shown) return;
     shown = now;
-    replace(status, statusChip(summary.status));
+    replace(status, statusChip(summary.status), summary.damage ? h("span", { class: "is-abnormal small", role: "alert" }, summary.damage) : null);
     replace(tags, (summary.tags ?? []).map((/** @type {string} */ tag) => h("span", { class: "chip" }, tag)));
     pause.textContent = isPaused() ? "Resume" : "Pause";
     pause.hidden = stop.hidden = !model.isLive;

@@ -1,0 +1,143 @@
+"""A comparison of searchers on one function: resumable, in parallel, as a table and as a picture."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from operant.benchmark.comparing import Outcome, run_search
+from operant.benchmark.functions import MUJOCO, THRESHOLDS, make_function
+from operant.errors import UsageError, unknown
+
+# The settings of the document for the two tasks that it has; for others the defaults.
+_LAMCTS: dict[str, dict[str, Any]] = {
+    "swimmer": {"Cp": 1, "leaf_size": 20, "ninits": 30},
+    "hopper": {"Cp": 10, "leaf_size": 100, "ninits": 30},
+}
+SEARCHER_TYPES = {
+    "lamcts": "LamctsSearcher",
+    "cmaes": "CmaEsSearcher",
+    "turbo": "TurboSearcher",
+    "tpe": "TpeSearcher",
+    "gp": "GpSearcher",
+    "evolution": "EvolutionSearcher",
+    "random": "RandomSearcher",
+}
+
+
+def searcher_options(name: str, func: str, centre: bool) -> dict[str, Any]:
+    """The configuration of a searcher in the comparison; all that can start in the `centre` do, or none."""
+    if name not in SEARCHER_TYPES:
+        raise UsageError(unknown("searcher", name, SEARCHER_TYPES))
+    options: dict[str, Any] = {"type": SEARCHER_TYPES[name]}
+    if name in ("lamcts", "cmaes", "turbo"):
+        options["start"] = "centre" if centre else "random"
+    return options | (_LAMCTS.get(func, {}) if name == "lamcts" else {})
+
+
+def compare(
+    func: str,
+    searchers: Sequence[str],
+    seeds: Iterable[int],
+    samples: int,
+    file: Path,
+    *,
+    dims: int | None = None,
+    centre: bool = False,
+    workers: int = 1,
+    told: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Run what `file` (JSON lines, one for each search) has not yet; all outcomes of this comparison."""
+    wanted = {(name, seed): searcher_options(name, func, centre) for seed in seeds for name in searchers}
+    function = make_function(func, dims)
+    known = {key: one for one in read_outcomes(file) if (key := (one.searcher, one.seed)) in wanted}
+    known = {key: one for key, one in known.items() if one.function == function.name and one.samples_asked == samples}
+    missing = {key: options for key, options in wanted.items() if key not in known}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Spawned: a process that has threads, as numerical libraries do, should not be forked.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool, file.open("a", encoding="utf-8") as log:
+        running = [
+            pool.submit(_search, name, options, func, function.dims, seed, samples)
+            for (name, seed), options in missing.items()
+        ]
+        for done in as_completed(running):
+            outcome = done.result()
+            log.write(json.dumps(asdict(outcome)) + "\n")
+            log.flush()
+            known[outcome.searcher, outcome.seed] = outcome
+            told(outcome)
+    return [known[key] for key in wanted]
+
+
+def _search(name: str, options: Mapping[str, Any], func: str, dims: int, seed: int, samples: int) -> Outcome:
+    function = make_function(func, dims, shift_seed=seed)
+    return run_search(name, options, function, seed, samples, THRESHOLDS.get(func))
+
+
+def read_outcomes(file: Path) -> list[Outcome]:
+    """Outcomes of a file; a last line that was cut off counts as not there."""
+    found = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            found.append(Outcome(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def table(outcomes: Sequence[Outcome], func: str) -> str:
+    """Markdown: how many reached the threshold, after how many samples and episodes (median), and the best value."""
+    lines = [
+        "| searcher | seeds | reached | samples (median) | episodes with confirming (median) | best (median) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(one.searcher for one in outcomes):
+        own = [one for one in outcomes if one.searcher == name]
+        hits = [one for one in own if one.hit is not None]
+        samples = _median([math.inf if one.hit is None else one.hit for one in own])
+        episodes = _median([math.inf if one.hit is None else one.episodes for one in own])
+        best = statistics.median(one.best for one in own)
+        reached = f"{len(hits)}" if func in MUJOCO else "-"
+        lines.append(f"| {name} | {len(own)} | {reached} | {samples} | {episodes} | {best:.6g} |")
+    return "\n".join(lines)
+
+
+def _median(values: Sequence[float]) -> str:
+    middle = statistics.median(values)
+    return f"{middle:g}" if math.isfinite(middle) else "not reached"
+
+
+def draw(outcomes: Sequence[Outcome], func: str, file: Path) -> None:
+    """Median and quartiles of the best value, over samples and over episodes."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    figure, panes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+    for name in dict.fromkeys(one.searcher for one in outcomes):
+        curves = [one.curve for one in outcomes if one.searcher == name]
+        length = max(map(len, curves))
+        # A search that has ended keeps what it had.
+        low, middle, high = np.quantile([c + [c[-1]] * (length - len(c)) for c in curves], [0.25, 0.5, 0.75], axis=0)
+        for pane, step in zip(panes, (1, outcomes[0].rollouts), strict=True):
+            x = step * np.arange(1, length + 1)
+            pane.plot(x, middle, label=name)
+            pane.fill_between(x, low, high, alpha=0.2)
+    for pane, what in zip(panes, ("samples", "episodes (without confirming)"), strict=True):
+        pane.set_xlabel(what)
+        if func in THRESHOLDS:
+            pane.axhline(THRESHOLDS[func], color="grey", linestyle=":")
+    panes[0].set_ylabel(f"{func}: best so far, median and quartiles")
+    panes[0].legend()
+    figure.tight_layout()
+    figure.savefig(file, dpi=120)
+    plt.close(figure)

@@ -1,0 +1,52 @@
+"""Compare searchers on MuJoCo policies and formulas."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from operant.errors import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    search = actions.add_parser("search", help="searchers on one function, over seeds")
+    search.add_argument("--func", required=True, help="swimmer, hopper, …, ackley, levy, rover, …")
+    search.add_argument("--dims", type=int, help="arguments of a formula")
+    search.add_argument("--searchers", default="lamcts,cmaes,turbo,tpe,random", help="names, separated by commas")
+    search.add_argument("--seeds", type=int, default=20, help="how many searches of each searcher")
+    search.add_argument("--first-seed", type=int, default=1000)
+    search.add_argument("--samples", type=int, default=500, help="samples of a search that is not done before")
+    search.add_argument("--centre", action="store_true", help="searchers that can start in the middle do")
+    search.add_argument("--workers", type=int, default=1, help="searches at a time")
+    search.add_argument("--out", default="bench", metavar="FOLDER", help="for results, table and picture")
+
+
+def run(args: argparse.Namespace) -> int:
+    from operant.benchmark.reporting import compare, draw, table
+
+    if min(args.seeds, args.samples, args.workers) < 1:
+        raise UsageError("--seeds, --samples and --workers are whole numbers from 1 on")
+    name = args.func + ("-centre" if args.centre else "")
+    folder = Path(args.out)
+    outcomes = compare(
+        args.func,
+        [one for one in args.searchers.split(",") if one],
+        range(args.first_seed, args.first_seed + args.seeds),
+        args.samples,
+        folder / f"{name}.jsonl",
+        dims=args.dims,
+        centre=args.centre,
+        workers=args.workers,
+        told=lambda one: print(
+            f"{one.searcher} seed {one.seed}: best {one.best:.6g}, reached at {one.hit}", flush=True
+        ),
+    )
+    text = table(outcomes, args.func)
+    (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+    print(text)
+    try:
+        draw(outcomes, args.func, folder / f"{name}.png")
+    except ImportError:
+        print("There is no picture without matplotlib: pip install 'operant[plot]'")
+    return 0

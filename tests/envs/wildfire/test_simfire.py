@@ -1,0 +1,90 @@
+"""Configurations of SimFire become ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from operant.envs.wildfire import Wildfire
+from operant.envs.wildfire.physics.fuels import fuel_table
+from operant.envs.wildfire.physics.rothermel import MILES_PER_HOUR, Moisture, fire_behaviour, fuel_bed
+from operant.envs.wildfire.simfire import from_simfire
+from operant.errors import UsageError
+
+CONFIG = """
+area: {screen_size: [24, 32], pixel_scale: 50}
+display: {fire_size: 2, control_line_size: 2, agent_size: 4}
+simulation: {update_rate: 2, runtime: 15h, headless: true, record: false}
+mitigation: {ros_attenuation: false}
+operational: {latitude: 39.67, longitude: 119.8}
+terrain:
+  topography:
+    type: functional
+    functional: {function: perlin, perlin: {octaves: 3, persistence: 0.7, seed: 827, range_min: 100, range_max: 300}}
+  fuel: {type: functional, functional: {function: chaparral, chaparral: {seed: 1113}}}
+fire:
+  fire_initial_position: {type: static, static: {position: "(20, 10)"}, random: {seed: 1}}
+  max_fire_duration: 4
+  diagonal_spread: true
+environment: {moisture: 0.03}
+wind: {function: simple, simple: {speed: 7, direction: 90.0}}
+"""
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {**yaml.safe_load(CONFIG), **changes}
+
+
+def test_it_burns_as_simfire_means_it() -> None:
+    settings, notes = from_simfire(config())
+    env = Wildfire(**settings)
+    env.reset(seed=0)
+    scenario = env.world.scenarios[0]
+    assert env.world.shape == (24, 32) and scenario.land.cell_size == pytest.approx(15.24)
+    assert scenario.ignitions == ((10, 20),)
+    assert env.world.max_episode_steps == 450
+    assert np.ptp(scenario.land.elevation) == pytest.approx(200 * 0.3048)
+    told = " ".join(notes)
+    for name in ("max_fire_duration", "diagonal_spread", "ros_attenuation", "operational", "perlin"):
+        assert name in told
+    assert "display" not in told
+
+
+def test_wind_is_that_at_midflame_and_blows_to_its_direction() -> None:
+    flat = {"topography": {"type": "functional", "functional": {"function": "flat"}}}
+    settings, _ = from_simfire(config(terrain=flat))
+    env = Wildfire(**settings)
+    env.reset(seed=0)
+    rates = env.world.scenarios[0].rates
+    table = fuel_table()
+    bed = fuel_bed(table, Moisture(0.03, 0.03, 0.03), rows=table.rows(np.array([4])))
+    assert np.degrees(rates.heading[0, 0, 0]) == pytest.approx(90.0)
+    assert rates.rate[0, 0, 0] == pytest.approx(float(fire_behaviour(bed, 7 * MILES_PER_HOUR).rate[0]) * 0.3048)
+
+
+def test_what_is_drawn_or_missing() -> None:
+    settings, notes = from_simfire(
+        config(
+            area={"screen_size": 16, "pixel_scale": 30},
+            fire={"fire_initial_position": {"type": "random", "random": {"seed": 3}}},
+            wind={
+                "function": "perlin",
+                "perlin": {"speed": {"range_min": 7, "range_max": 20}, "direction": {"range_min": 0, "range_max": 360}},
+            },
+            terrain={"topography": {"type": "operational"}, "fuel": {"type": "operational"}},
+        )
+    )
+    env = Wildfire(**settings)
+    assert env.world.shape == (16, 16)
+    ignitions = set()
+    for seed in range(4):
+        env.reset(seed=seed)
+        ignitions.add(env.world.scenarios[0].ignitions)
+    assert len(ignitions) > 1
+    assert sum("maps" in note for note in notes) == 2
+    for wrong in ({"area": {"screen_size": "wide"}}, {"simulation": {"runtime": "soon"}}):
+        with pytest.raises(UsageError):
+            from_simfire(config(**wrong))

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from operant.searchers import Observation, build_searcher
+from operant.searchers._acquisition import Maximiser
+from operant.searchers._branches import Branches
+from operant.space import build_space
+
+ARGS = [
+    {"type": "Categorical", "name": "kind", "data": ["wide", "narrow"]},
+    {"type": "Real", "name": "u", "data": [0.0, 1.0], "when": {"kind": "wide"}},
+    {"type": "Real", "name": "v", "data": [0.0, 1.0], "when": {"kind": "narrow"}},
+]
+
+
+def loss(config):
+    if config["kind"] == "wide":
+        return 0.2 + (config["u"] - 0.3) ** 2
+    return 1 - np.exp(-((config["v"] - 0.8) ** 2) / (2 * 0.06**2))
+
+
+def narrow_found(kind, seed, trials, **options):
+    searcher = build_searcher({"type": kind, "optimize_mode": "minimize", "seed": seed, **options}, ARGS)
+    for _ in range(trials):
+        proposal = searcher.propose()
+        searcher.observe(Observation(proposal.number, values={"acc": loss(proposal.config)}))
+    return searcher.best.config["kind"] == "narrow"
+
+
+def test_the_better_branch_is_found_though_it_is_mostly_bad():
+    assert sum(narrow_found("TpeSearcher", seed, 60) for seed in range(6)) >= 5
+
+
+@pytest.mark.parametrize("kind", ["GpSearcher", "SkoptSearcher"])
+def test_models_find_the_better_branch(kind):
+    options = {"acq_optimizer_kwargs": {"n_points": 100}} if kind == "SkoptSearcher" else {"n_candidates": 50}
+    assert sum(narrow_found(kind, seed, 40, **options) for seed in range(3)) >= 2
+
+
+def test_a_branch_is_its_arguments_and_the_choices_that_conditions_ask_about():
+    args = [
+        {"type": "Categorical", "name": "kind", "data": ["a", "b", "c"]},
+        {"type": "Categorical", "name": "other", "data": [1, 2]},
+        {"type": "Real", "name": "u", "data": [0.0, 1.0], "when": {"kind": "a"}},
+    ]
+    branches = Branches(build_space(args))
+    b1, b2 = {"kind": "b", "other": 1}, {"kind": "b", "other": 2}
+    assert branches.key(b1) == branches.key(b2)
+    assert branches.key(b1) != branches.key({"kind": "c", "other": 1})
+    assert branches.key({"kind": "a", "other": 1, "u": 0.1}) == branches.key({"kind": "a", "other": 2, "u": 0.9})
+    found = branches.sample(np.random.default_rng(0), branches.key(b1), 5)
+    assert len(found) == 5 and all(config["kind"] == "b" for config in found)
+
+
+def test_candidates_stand_where_their_trials_would():
+    space = build_space(ARGS)
+    maximiser = Maximiser(space.layout)
+    points = maximiser.candidates(np.random.default_rng(0), 50, space.encode({"kind": "wide", "u": 0.9})[None])
+    landed = space.encode_many([space.decode(point) for point in points])
+    assert np.array_equal(points, landed)
+    # A candidate that changed its branch has not inherited the middle, where inactive arguments are put.
+    narrow = points[50:][~maximiser.active(points[50:])[:, 1]]
+    assert len(narrow) > 3 and np.ptp(narrow[:, 2]) > 0.3
+
+
+def test_only_active_arguments_are_climbed():
+    space = build_space(ARGS)
+    columns_seen = []
+
+    def gradient(point, columns):
+        columns_seen.append(columns.tolist())
+        return float(point[1]), np.ones(len(columns))
+
+    start = space.encode({"kind": "wide", "u": 0.2})
+    point, _ = Maximiser(space.layout).improve(start, lambda points: points[:, 1], gradient, fixed=(0,))
+    assert columns_seen and all(columns == [1] for columns in columns_seen)
+    assert point[2] == 0.5 and point[1] == 1.0
