@@ -34,7 +34,7 @@ class Job:
         self.arg_dict = dict(arg_dict or {})
         self.pavi_compare_id = pavi_compare_id
         self.symlink_paths = list(symlink_paths or ())
-        self._status = Status.PENDING
+        self._status: str = Status.PENDING
 
     @property
     def status(self) -> str:
