@@ -78,6 +78,8 @@ class Damage:
 
 def is_sound(record: dict[str, Any]) -> bool:
     """Whether the fields of a record are of their kinds, and its numbers such that one can count with them."""
+    if _is_plain(record):
+        return True
     try:
         numbers, has_more = _shapes[(record["type"], *record, *map(type, record.values()))]
     except (KeyError, TypeError):
@@ -88,6 +90,27 @@ def is_sound(record: dict[str, Any]) -> bool:
         if not -_LARGEST < record[key] < _LARGEST:
             return False
     return not has_more or _is_sound_inside(record)
+
+
+def _is_plain(line: dict[str, Any]) -> bool:
+    """Whether it is one of the two lines that a search of a hundred thousand calls consists of: half of the time."""
+    get = line.get
+    if type(get("number")) is not int or type(get("epoch")) is not int:
+        return False
+    if len(line) == 4:
+        return get("type") == "begun" and type(get("config")) is dict
+    values = get("values")
+    return (
+        len(line) == 7
+        and get("type") == "done"
+        and type(values) is dict
+        and len(values) == 1
+        and type(get("of")) is str
+        and type(values.get(get("of"))) is float
+        and type(get("wall")) is type(get("started")) is float
+        and -_LARGEST < line["started"] < _LARGEST
+        and -_LARGEST < line["wall"] < _LARGEST
+    )
 
 
 def _look_at(record: dict[str, Any]) -> tuple[tuple[str, ...] | None, bool]:
