@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["DONE", "FAILED", "OPEN", "UNDER_WAY", "USABLE", "Status", "counts_of"]
+__all__ = ["DONE", "FAILED", "OPEN", "RECORDING", "UNDER_WAY", "USABLE", "Status", "counts_of"]
 
 
 class Status(StrEnum):
@@ -27,8 +27,13 @@ class Status(StrEnum):
     KILLED = "KILLED"
     """Its user did not want it any more, or its search was over."""
     ERROR = "ERROR"
+    SILENT = "SILENT"
+    """Only of runs: nobody knows whether its program still runs, and it has recorded nothing for a while."""
     FILTERED = "FILTERED"
     """Only of proposals: a filter criterion dropped it before it ran."""
+
+    # That of enumerations is written in Python, and each look into a set would call it.
+    __hash__ = str.__hash__
 
 
 USABLE = frozenset({Status.FINISHED, Status.STOPPED})
@@ -39,6 +44,8 @@ DONE = USABLE | FAILED
 UNDER_WAY = frozenset({Status.PENDING, Status.RUNNING})
 """What dies with its controller."""
 OPEN = UNDER_WAY | {Status.PAUSED}
+RECORDING = frozenset({Status.RUNNING, Status.SILENT})
+"""Runs that may still grow."""
 
 
 def counts_of(by_status: Mapping[str, int]) -> dict[str, int]:

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from operant.data import chunks
 from operant.tracking import Run
 from operant.training import CheckpointError, CheckpointStore, resume, train
 
@@ -144,8 +145,20 @@ def test_an_environment_that_cannot_be_saved_makes_the_run_inexact(root):
 def saved(root):
     store = CheckpointStore(root / "checkpoints", keep=3)
     for step in (1, 2):
-        store.save(step, {"weights": np.arange(5.0), "nested": {"count": step, "list": [1, np.float32(2.5)]}})
+        state = {"weights": np.arange(5.0), "nested": {"count": step, "list": [1, np.float32(2.5)]}}
+        if step == 2:
+            state["replay"] = {"tail": {"file": chunks.write(store.replay_folder, "0-5", {"row": np.arange(5)})}}
+        store.save(step, state)
     return store
+
+
+def _change_count(path):
+    path.write_text(path.read_text().replace('"count": 2', '"count": 3'))
+
+
+def _become_folder(path):
+    path.unlink()
+    path.mkdir()
 
 
 def test_a_checkpoint_comes_back_as_it_was(saved):
@@ -162,6 +175,12 @@ def test_a_checkpoint_comes_back_as_it_was(saved):
         (lambda path: (path / "state.json").write_text('{"form'), "cut short"),
         (lambda path: (path / "state.json").write_text(json.dumps({"format": "other"})), "not of the format"),
         (lambda path: (path / "state.npz").unlink(), "is missing"),
+        (lambda path: _change_count(path / "state.json"), "was changed"),
+        (lambda path: (path / "state.json").write_text("[" * 200_000), "not JSON"),
+        (lambda path: _become_folder(path / "state.json"), "cannot be read"),
+        (lambda path: _become_folder(path / "state.npz"), "cannot be read"),
+        (lambda path: next((path.parent / "replay").iterdir()).unlink(), "is missing"),
+        (lambda path: next((path.parent / "replay").iterdir()).write_bytes(b"PK"), "is damaged"),
     ],
 )
 def test_a_damaged_checkpoint_is_a_sentence_and_the_one_before_serves(saved, damage, message):
@@ -169,6 +188,23 @@ def test_a_damaged_checkpoint_is_a_sentence_and_the_one_before_serves(saved, dam
     with pytest.raises(CheckpointError, match=message):
         saved.load(2)
     assert saved.load()[0] == 1
+    (note,) = saved.notes
+    assert note.startswith("the checkpoint before it serves, of step 1: ")
+
+
+def test_an_earlier_checkpoint_without_a_checksum_is_read_and_told(saved):
+    path = saved.folder / "step-000000000002" / "state.json"
+    document = json.loads(path.read_text())
+    del document["own_sha256"]
+    path.write_text(json.dumps(document))
+    assert saved.load()[0] == 2
+    assert "no checksum of its own" in saved.notes[0]
+
+
+def test_a_draft_left_by_a_kill_is_cleared(saved):
+    (saved.folder / ".step-000000000003.abc").mkdir()
+    saved.save(3, {})
+    assert not list(saved.folder.glob(".step-*"))
 
 
 def test_no_checkpoint_and_no_pickle(tmp_path):

@@ -85,7 +85,7 @@ def page(browser: Any, page_faults: PageFaults) -> Iterator[Any]:
     context = browser.new_context(
         viewport={"width": 1280, "height": 860}, color_scheme="light", reduced_motion="reduce"
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(patience(20) * 1000)
     opened = context.new_page()
     page_faults.watch(opened)
     try:

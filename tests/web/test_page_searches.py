@@ -43,7 +43,7 @@ def counts_of(journal: dict[str, Any]) -> dict[str, int]:
 
 
 def open_search(page: Any, address: str, search: RunningSearch, query: str = "") -> None:
-    page.set_default_timeout(PATIENCE * 1000)
+    page.set_default_timeout(patience(PATIENCE) * 1000)
     page.goto(f"{address}/searches/{search.name}{query}")
     page.wait_for_selector('[data-card="parallel"] .plot[data-lines]')
 

@@ -20,6 +20,7 @@ from operant.training.collecting import EpisodeLog
 from operant.training.config import TrainConfig
 from operant.training.sources import Source, make_source
 from operant.training.training import Observer, Training
+from operant.training.trust import sign
 
 __all__ = ["DatasetLearner", "Learner", "VectorLearner"]
 
@@ -299,6 +300,7 @@ class DatasetLearner:
             )
         else:
             about["config"] = training_config(self.plan, self.frame.parts, env).to_mapping()
+            about["signature"] = sign(about["config"])
         write_weights(self.writer.run_dir / "best" / "weights.safetensors", self.frame.algorithm.weights(), about)
 
     def state_dict(self) -> dict[str, Any]:

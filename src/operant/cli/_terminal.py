@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from operant._util.units import printable
+from operant.status import Status
 
 __all__ = ["folded", "iso", "print_table", "sparkline", "terminal_columns"]
 
 _BARS = "▁▂▃▄▅▆▇█"
-_COLOURS = {"RUNNING": "36", "FINISHED": "32", "ERROR": "31", "KILLED": "33", "SILENT": "35", "STOPPED": "34"}
+_COLOURS: dict[str, str] = {
+    Status.RUNNING: "36",
+    Status.FINISHED: "32",
+    Status.ERROR: "31",
+    Status.KILLED: "33",
+    Status.SILENT: "35",
+    Status.STOPPED: "34",
+}
 _LEAST_CUT, _LEAST_TOLD, _LEAST_FOLDED = 4, 30, 20
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from operant.status import RECORDING
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="*", help="runs to compact (default: all that have ended)")
@@ -17,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from operant.tracking.reading.index import Index
 
     root = find_root(args.root)
-    chosen = args.id or [row.id for row in Index(root).rows() if row.status not in ("RUNNING", "SILENT")]
+    chosen = args.id or [row.id for row in Index(root).rows() if row.status not in RECORDING]
     failed = 0
     for name in chosen:
         run_id, folder = resolve_run_dir(root, check_run_id(name))

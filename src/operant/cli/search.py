@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from operant.errors import UsageError
+from operant.status import Status
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         mean, low, high = check["mean"], check["low"], check["high"]
         print(f"proposal {number} on {check['runs']} new seeds: {mean:.6g} (95 % interval {low:.6g} to {high:.6g})")
     print(f"`search-ctl show --task {args.task}` shows its jobs")
-    return 0 if outcome.status == "FINISHED" else 1
+    return 0 if outcome.status == Status.FINISHED else 1
 
 
 def _use_own_environment() -> None:

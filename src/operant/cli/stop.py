@@ -6,6 +6,7 @@ import argparse
 import time
 
 from operant.errors import OperantError, UsageError
+from operant.status import Status
 from operant.tracking.places import find_root
 
 
@@ -37,6 +38,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"Told to stop: {', '.join(jobs)}")
     else:
         state, status = read_state(folder)
-        killed = sum(job.status == "KILLED" for job in state.jobs.values())
+        killed = sum(job.status == Status.KILLED for job in state.jobs.values())
         print(f"{args.task}: {status}, {killed} jobs were killed")
     return 0

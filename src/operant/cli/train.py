@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", metavar="ALGORITHM", help="show every setting, with its default")
     parser.add_argument("--eject", metavar="PRESET", help="copy a preset into this folder")
     parser.add_argument("--resume", metavar="RUN", help="go on from the newest checkpoint of a run (its id, or `last`)")
+    parser.add_argument("--trust", action="store_true", help="with --resume: run code that the run names")
     parser.add_argument("--seeds", help="train once for each of these seeds: 0..4, or 0,3,7")
     parser.add_argument(
         "--workers", type=int, default=0, help="trainings at the same time with --seeds (default: cores)"
@@ -86,12 +87,15 @@ def _settings(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
     from operant.cli._training_progress import progress_for
+    from operant.cli._trusting import asking
     from operant.training.entry import resume, train
     from operant.training.targets import load_config
 
     if resumed:
         with progress_for(None, args.quiet or args.json) as observer:
-            result = resume(args.resume, changes, observer=observer, root=args.root)
+            result = asking(
+                args, lambda trust: resume(args.resume, changes, observer=observer, root=args.root, trust=trust)
+            )
     else:
         config = load_config(args.target, changes)
         with progress_for(config, args.quiet or args.json) as observer:

@@ -18,15 +18,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="decides where they start")
     parser.add_argument("--output", type=Path, help="write a GIF here, also where there is a screen")
     parser.add_argument("--no-window", action="store_true", help="write a GIF (view.gif in the run's folder)")
+    parser.add_argument("--trust", action="store_true", help="run code that the run names, whoever recorded it")
     parser.add_argument("--root", help="the .operant folder (default: the nearest one)")
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.cli._trusting import asking
     from operant.training.viewing import NoWindow, show_episodes
 
     if args.output is None and not args.no_window and _has_screen():
         try:
-            _tell(show_episodes(args.run, args.episodes, args.seed, args.root))
+            _tell(asking(args, lambda trust: show_episodes(args.run, args.episodes, args.seed, args.root, trust=trust)))
             return 0
         except NoWindow as reason:
             print(f"{reason}; a GIF instead")
@@ -36,10 +38,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_gif(args: argparse.Namespace) -> int:
+    from operant.cli._trusting import asking
     from operant.tracking import Run
     from operant.training.viewing import load_policy, record_episodes, write_gif
 
-    policy = load_policy(args.run, args.root)
+    policy = asking(args, lambda trust: load_policy(args.run, args.root, trust=trust))
     frames = record_episodes(policy, args.episodes, args.seed)
     path = args.output or Run.open(args.run, args.root).folder / "view.gif"
     write_gif(frames, path)

@@ -20,7 +20,7 @@ from operant._util.files import replacing
 from operant.data.trees import Array
 from operant.errors import OperantError
 
-__all__ = ["Saved", "load", "prune_chunks", "read", "save", "write"]
+__all__ = ["Saved", "check_chunks", "load", "prune_chunks", "read", "save", "write"]
 
 _PER_BUFFER = 64  # chunks; more would make more files, fewer would write more twice
 _NAME = re.compile(r"replay-[a-z0-9-]+\.npz")
@@ -101,6 +101,17 @@ def read(folder: Path, name: str) -> dict[str, Array]:
         raise OperantError(f"the replay file {path} is missing; its checkpoint cannot be loaded") from None
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError) as error:
         raise OperantError(f"the replay file {path} is damaged: {error}") from error
+
+
+def check_chunks(folder: Path, manifest: Any) -> None:
+    """Refuse a manifest of which a file is missing, cut short or something else; their rows are checked when read."""
+    for name in _files(manifest):
+        try:
+            with zipfile.ZipFile(folder / name):
+                pass
+        except (zipfile.BadZipFile, OSError) as error:
+            why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
+            raise OperantError(f"the replay file {folder / name} is {why}") from None
 
 
 def prune_chunks(folder: Path, manifests: Iterable[dict[str, Any]]) -> int:

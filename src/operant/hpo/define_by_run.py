@@ -13,6 +13,7 @@ from operant.hpo.shape import Shape
 from operant.hpo.values import choice
 from operant.searchers import BaseSearcher, Observation, Proposal, Trial
 from operant.space import Categorical, Dict, Int, Leaf, Real
+from operant.status import Status
 
 __all__ = ["DefineByRun", "GrowingSearcher", "draw", "leaf_of"]
 
@@ -103,7 +104,7 @@ class GrowingSearcher(BaseSearcher):
 
     def _observation(self, trial: Trial) -> Observation:
         if trial.state == "failed":
-            return Observation(trial.number, status="ERROR")
+            return Observation(trial.number, status=Status.ERROR)
         return Observation(trial.number, values={self.reward_attribute: self.reward(trial)})
 
     def _whole(self, trial: Trial) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from operant._util.units import duration
 from operant.hpo.tables import show, text_table
+from operant.status import USABLE
 
 __all__ = ["History", "TrialRecord"]
 
@@ -153,7 +154,7 @@ class History(Sequence[TrialRecord]):
 
 
 def _counts(record: TrialRecord) -> bool:
-    return record.status in ("FINISHED", "STOPPED")
+    return record.status in USABLE
 
 
 def _picture(history: History) -> str:

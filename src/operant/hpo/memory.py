@@ -14,6 +14,7 @@ from operant.hpo.results import ResultCheck
 from operant.schedulers.engine.restore import changed_keys
 from operant.schedulers.engine.state import SearchState
 from operant.sites.calls import TrialEnd
+from operant.status import Status
 from operant.tracking.journal import Journal, JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 
@@ -94,16 +95,22 @@ def rescore(folder: Path, recorded: Recorded, check: ResultCheck) -> Recorded:
     with Journal.open(folder) as journal:
         for number, proposal in recorded.state.proposals.items():
             end = recorded.end_of(number)
-            if proposal.status != "FINISHED" or end is None or number not in jobs:
+            if proposal.status != Status.FINISHED or end is None or number not in jobs:
                 continue
             result = check.check(proposal.config, end)
             if result.wrong is not None:
                 raise result.wrong
             reward = result.values.get(check.name)
             job = jobs[number]
-            record = {"job": job.id, "attempt": job.attempt, "status": "FINISHED", "reward": reward, "wall": job.ended}
+            record = {
+                "job": job.id,
+                "attempt": job.attempt,
+                "status": Status.FINISHED,
+                "reward": reward,
+                "wall": job.ended,
+            }
             journal.append("ended", **record, started=job.started)
-            journal.append("observed", number=number, status="FINISHED", values=result.values, reward=reward)
+            journal.append("observed", number=number, status=Status.FINISHED, values=result.values, reward=reward)
     found = read_recorded(folder)
     assert found is not None
     return found
@@ -114,7 +121,8 @@ def needs_rescoring(recorded: Recorded, objective: str) -> bool:
         return True
     proposals = recorded.state.proposals.values()
     return any(
-        one.status == "FINISHED" and one.reward is None and recorded.end_of(one.number) is not None for one in proposals
+        one.status == Status.FINISHED and one.reward is None and recorded.end_of(one.number) is not None
+        for one in proposals
     )
 
 

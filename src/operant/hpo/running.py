@@ -30,6 +30,7 @@ from operant.searchers import SEARCHERS, BaseSearcher
 from operant.sites import FunctionSite
 from operant.sites.threads import ThreadSite
 from operant.space import Dict
+from operant.status import Status
 from operant.tracking.places import check_run_id, find_root, new_run_id
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _stops_already(recorded: Recorded | None, check: ResultCheck) -> bool:
         return False
     for number, proposal in recorded.state.proposals.items():
         end = recorded.end_of(number)
-        if proposal.status == "FINISHED" and end is not None and check.check(proposal.config, end).stops:
+        if proposal.status == Status.FINISHED and end is not None and check.check(proposal.config, end).stops:
             return True
     return False
 

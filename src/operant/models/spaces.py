@@ -12,7 +12,7 @@ from operant.errors import UsageError
 if TYPE_CHECKING:
     from gymnasium import Space
 
-__all__ = ["ActionSpec", "action_spec", "is_image", "is_vector"]
+__all__ = ["ActionSpec", "action_spec", "is_image"]
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,3 @@ def is_image(space: Space[Any]) -> bool:
     from gymnasium import spaces
 
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
-
-
-def is_vector(space: Space[Any]) -> bool:
-    """Whether an observation is one row of numbers."""
-    from gymnasium import spaces
-
-    return isinstance(space, spaces.Box) and len(space.shape) == 1

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from operant.status import Status
+
 __all__ = [
     "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "SERIES", "SKY", "STATUS", "VERMILLION",
     "Axis", "Band", "Bars", "Chart", "Heat", "Line", "Mark", "Note", "Points", "Spans",
@@ -16,7 +18,13 @@ __all__ = [
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#888888"
 SERIES = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
-STATUS = {"FINISHED": BLUE, "STOPPED": ORANGE, "ERROR": VERMILLION, "KILLED": PURPLE, "RUNNING": SKY}
+STATUS: dict[str, str] = {
+    Status.FINISHED: BLUE,
+    Status.STOPPED: ORANGE,
+    Status.ERROR: VERMILLION,
+    Status.KILLED: PURPLE,
+    Status.RUNNING: SKY,
+}
 # Cividis (Nuñez, Anderton and Renslow 2018): even in brightness, so it also works in print.
 _SHADES = ((0, 34, 78), (53, 69, 108), (102, 105, 112), (148, 142, 119), (200, 184, 102), (254, 232, 56))
 

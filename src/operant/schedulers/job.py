@@ -13,6 +13,7 @@ from typing import Any
 from operant.errors import UsageError
 from operant.sites import Event, Limits, LocalSite, Submission, make_token
 from operant.sites.code import take_snapshot
+from operant.status import Status
 
 __all__ = ["Job", "LocalJob"]
 
@@ -33,7 +34,7 @@ class Job:
         self.arg_dict = dict(arg_dict or {})
         self.pavi_compare_id = pavi_compare_id
         self.symlink_paths = list(symlink_paths or ())
-        self._status = "PENDING"
+        self._status: str = Status.PENDING
 
     @property
     def status(self) -> str:
@@ -70,7 +71,7 @@ class LocalJob(Job):
         """Start the program in ``<workdir>/jobs/<name>/work``, a copy of the current folder's code."""
         if options:
             raise UsageError(f"a job of this machine has no option {next(iter(options))!r}")
-        if self._status != "PENDING" or self.exit is not None:
+        if self._status != Status.PENDING or self.exit is not None:
             raise UsageError(f"job {self.name!r} was started before")
         base = Path(workdir).absolute()
         self.folder = base / "jobs" / self.name
@@ -103,11 +104,11 @@ class LocalJob(Job):
 
     def _hear(self, event: Event) -> None:
         if event.kind == "started":
-            self._status = "RUNNING"
+            self._status = Status.RUNNING
             return
         self.exit = event.info
         if event.info.get("code") == 0 and event.info.get("reason") is None:
-            self._status = "FINISHED"
+            self._status = Status.FINISHED
         else:
-            self._status = "KILLED" if self._killed else "ERROR"
+            self._status = Status.KILLED if self._killed else Status.ERROR
         self._done.set()

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# What a job can end as. STOPPED (ended early by an assessor) has a reward, the last the job reached.
-USABLE = frozenset({"FINISHED", "STOPPED"})
-FAILED = frozenset({"ERROR", "KILLED", "FILTERED"})
+from operant import status
+
+USABLE, UNDER_WAY = status.USABLE, status.OPEN
+FAILED = status.FAILED | {status.Status.FILTERED}
 FINAL = USABLE | FAILED
-UNDER_WAY = frozenset({"PENDING", "RUNNING", "PAUSED"})
 
 
 # Not frozen, though nobody changes one: setting the fields of a frozen one takes three times as long, and there are
@@ -43,7 +43,7 @@ class Observation:
     number: int
     seed: int | None = None
     attempt: int = 1
-    status: str = "FINISHED"
+    status: str = status.Status.FINISHED
     values: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from operant.errors import UsageError
+from operant.status import Status
 
 __all__ = [
     "FinalFailure",
@@ -85,7 +86,11 @@ class TrialEnd(NamedTuple):
 
 
 # How trials that did not end by themselves count, by kind of end.
-_VERDICTS = {"skip": ("KILLED", "skipped"), "pruned": ("STOPPED", "pruned"), "stopped": ("STOPPED", "assessor")}
+_VERDICTS = {
+    "skip": (Status.KILLED, "skipped"),
+    "pruned": (Status.STOPPED, "pruned"),
+    "stopped": (Status.STOPPED, "assessor"),
+}
 
 
 def ended_early(end: TrialEnd) -> dict[str, Any]:

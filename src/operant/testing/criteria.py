@@ -10,7 +10,7 @@ from typing import Any
 from operant.schedulers import BaseFilterCriterion, BaseStopCriterion, Outcome, Scheduler, make_plan
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.sites import SimulatedClock, SimulatedSite, Simulation
-from operant.status import DONE
+from operant.status import DONE, Status
 
 _PROPOSALS = 200
 
@@ -56,7 +56,7 @@ class StopCriterionContract:
 
     def test_a_search_with_it_ends_in_order(self, tmp_path: Path) -> None:
         outcome, state = self.run(tmp_path)
-        assert outcome.status == "FINISHED" and state.closed is not None
+        assert outcome.status == Status.FINISHED and state.closed is not None
         assert all(job.status in DONE for job in state.jobs.values())
         assert self.tries is None or outcome.tries == self.tries
 

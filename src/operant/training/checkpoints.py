@@ -1,6 +1,6 @@
 """Checkpoints: a folder of arrays and JSON that appears whole or not at all. No pickle, so reading one runs no code.
 
-checkpoints/step-000000012800/state.json       what is not an array, and the checksum of the arrays
+checkpoints/step-000000012800/state.json       what is not an array, and the checksums of both
                               state.npz        arrays by their path in the tree
 checkpoints/replay/                            chunks of replay that never change; manifests refer to them
 best/weights.safetensors, best.json            the policy of the best evaluation
@@ -13,19 +13,21 @@ import io
 import json
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from operant._util.files import replacing, sync_folder, write_file
+from operant.data.chunks import check_chunks
 from operant.errors import OperantError
 
 __all__ = ["CheckpointError", "CheckpointStore", "pack_state", "read_weights", "unpack_state", "write_weights"]
 
 FORMAT = "operant-checkpoint-1"
 _ARRAY = "__array__"
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OSError, EOFError)
 
 
 class CheckpointError(OperantError):
@@ -38,6 +40,8 @@ class CheckpointStore:
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder = folder
         self.keep = keep
+        self.notes: list[str] = []
+        """What whoever goes on from what :meth:`load` gave should know of it."""
 
     @property
     def replay_folder(self) -> Path:
@@ -48,7 +52,7 @@ class CheckpointStore:
         found = []
         for path in self.folder.glob("step-*"):
             number = path.name.removeprefix("step-")
-            if number.isdigit() and (path / "state.json").is_file():
+            if number.isdigit() and (path / "state.json").exists():
                 found.append(int(number))
         return sorted(found)
 
@@ -56,6 +60,8 @@ class CheckpointStore:
         """Write the state beside the others, then rename it into place; older ones than `keep` go."""
         document, content = pack_state(step, state)
         self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(".step-*"):  # by a writer that was killed; a run has one at a time
+            shutil.rmtree(left, ignore_errors=True)
         target = self.folder / f"step-{step:012d}"
         with replacing(target) as staged:
             write_file(staged / "state.npz", content, sync=True)
@@ -72,22 +78,42 @@ class CheckpointStore:
         if not steps:
             raise CheckpointError(f"there is no checkpoint in {self.folder}")
         if step is not None:
-            return step, read_checkpoint(self.folder / f"step-{step:012d}")
-        problems = []
+            return step, self._read(step)
+        problems: list[str] = []
         for number in reversed(steps):
             try:
-                return number, read_checkpoint(self.folder / f"step-{number:012d}")
+                state = self._read(number)
             except CheckpointError as error:
                 problems.append(str(error))
+                continue
+            self.notes += [f"the checkpoint before it serves, of step {number:,}: {one}" for one in problems]
+            return number, state
         raise CheckpointError("no checkpoint can be read: " + "; ".join(problems))
+
+    def _read(self, step: int) -> dict[str, Any]:
+        path = self.folder / f"step-{step:012d}"
+        state = read_checkpoint(path, self.notes)
+        try:
+            check_chunks(self.replay_folder, state.get("replay"))
+        except OperantError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+        return state
+
+    def replay_manifests(self) -> Iterator[Any]:
+        """What the checkpoints that can be read need of the replay folder."""
+        for step in self.steps():
+            try:
+                yield read_checkpoint(self.folder / f"step-{step:012d}").get("replay")
+            except CheckpointError:
+                continue
 
     def _forget_old(self) -> None:
         for number in self.steps()[: -self.keep]:
             shutil.rmtree(self.folder / f"step-{number:012d}", ignore_errors=True)
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The state in one checkpoint folder."""
+def read_checkpoint(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
+    """The state in one checkpoint folder; ``notes`` takes what is to be said of it."""
     try:
         text = (path / "state.json").read_text(encoding="utf-8")
         content = (path / "state.npz").read_bytes()
@@ -95,38 +121,55 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is no checkpoint: {Path(str(error.filename)).name} is missing") from None
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path / 'state.json'} is cut short or not JSON: {error}") from None
-    return unpack_state(text, content, str(path / "state.json"), str(path / "state.npz"))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    return unpack_state(text, content, str(path / "state.json"), str(path / "state.npz"), notes)
 
 
 def pack_state(step: int, state: Mapping[str, Any]) -> tuple[str, memoryview]:
-    """A state as a JSON document and the arrays of it as the bytes of an npz file, whose checksum the document has."""
+    """A state as a JSON document and the arrays of it as the bytes of an npz file; the document has their checksums."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     plain = _split(state, "", arrays)
     packed = io.BytesIO()
     np.savez(packed, **arrays)  # type: ignore[arg-type]
     content = packed.getbuffer()
-    checksum = hashlib.sha256(content).hexdigest()
-    return json.dumps({"format": FORMAT, "step": step, "sha256": checksum, "state": plain}), content
+    document = {"format": FORMAT, "step": step, "sha256": hashlib.sha256(content).hexdigest(), "state": plain}
+    return json.dumps({**document, "own_sha256": _own_checksum(document)}), content
 
 
-def unpack_state(text: str, content: bytes, document_name: str, arrays_name: str) -> dict[str, Any]:
+def unpack_state(
+    text: str, content: bytes, document_name: str, arrays_name: str, notes: list[str] | None = None
+) -> dict[str, Any]:
     """The state that `pack_state` packed; the names are for messages. Nothing in it is executed."""
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{document_name} is cut short or not JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CheckpointError(f"{document_name} is not of the format {FORMAT}")
+    _check_own(document, document_name, notes)
     if hashlib.sha256(content).hexdigest() != document.get("sha256"):
         raise CheckpointError(f"{arrays_name} is cut short or changed: its checksum differs")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, zipfile.BadZipFile, OSError) as error:
+    except (*_DAMAGE, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{arrays_name} cannot be read: {error}") from None
-    joined = _join(document["state"], arrays)
-    assert isinstance(joined, dict)
-    return joined
+    return _joined(document.get("state"), arrays, document_name)
+
+
+def _own_checksum(document: Mapping[str, Any]) -> str:
+    """Over all that a document says, as JSON that reads and writes the same."""
+    said = {key: value for key, value in document.items() if key != "own_sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _check_own(document: Mapping[str, Any], name: str, notes: list[str] | None) -> None:
+    if "own_sha256" not in document:
+        if notes is not None:
+            notes.append(f"{name} is of an earlier version and has no checksum of its own: a change would not be found")
+    elif document["own_sha256"] != _own_checksum(document):
+        raise CheckpointError(f"{name} was changed: its checksum differs")
 
 
 def write_weights(path: Path, weights: Mapping[str, np.ndarray[Any, Any]], about: Mapping[str, Any]) -> None:
@@ -138,8 +181,11 @@ def write_weights(path: Path, weights: Mapping[str, np.ndarray[Any, Any]], about
     plain = _split(about, "about", arrays)
     tensors = {name: np.ascontiguousarray(value) for name, value in weights.items()}
     tensors |= {f"operant.{name}": value for name, value in arrays.items()}
-    write_file(path, save(tensors), sync=True)
-    write_file(path.with_suffix(".json"), json.dumps({"format": FORMAT, "about": plain}), sync=True)
+    content = save(tensors)
+    document = {"format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(), "about": plain}
+    document["own_sha256"] = _own_checksum(document)
+    write_file(path, content, sync=True)
+    write_file(path.with_suffix(".json"), json.dumps(document), sync=True)
 
 
 def read_weights(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
@@ -148,18 +194,22 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str,
     from safetensors.numpy import load
 
     try:
-        tensors = load(path.read_bytes())
+        content = path.read_bytes()
         document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         about = document["about"]
+        _check_own(document, str(path.with_suffix(".json")), None)
+        if document.get("sha256", "") not in ("", hashlib.sha256(content).hexdigest()):
+            raise CheckpointError(f"{path} is cut short or changed: its checksum differs")
+        tensors = load(content)
     except FileNotFoundError as error:
         raise CheckpointError(f"there are no weights at {error.filename}") from None
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (SafetensorError, *_DAMAGE) as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(f"{path} is cut short or no file of weights: {error}") from None
     arrays = {name.removeprefix("operant."): value for name, value in tensors.items() if name.startswith("operant.")}
     weights = {name: value for name, value in tensors.items() if not name.startswith("operant.")}
-    joined = _join(about, arrays)
-    assert isinstance(joined, dict)
-    return weights, joined
+    return weights, _joined(about, arrays, str(path.with_suffix(".json")))
 
 
 def _split(tree: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
@@ -178,6 +228,16 @@ def _split(tree: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
     raise TypeError(f"{path} is a {type(tree).__name__}, which a checkpoint does not take")
+
+
+def _joined(tree: Any, arrays: Mapping[str, np.ndarray[Any, Any]], name: str) -> dict[str, Any]:
+    try:
+        joined = _join(tree, arrays)
+    except (RecursionError, TypeError) as error:
+        raise CheckpointError(f"{name} holds no state: {error}") from None
+    if not isinstance(joined, dict):
+        raise CheckpointError(f"{name} holds no state: it is a {type(joined).__name__}")
+    return joined
 
 
 def _join(tree: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:

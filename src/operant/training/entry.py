@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from operant.training.checkpoints import CheckpointStore
 from operant.training.config import TrainConfig
 from operant.training.targets import apply_changes, load_config
 from operant.training.training import Observer, Training, TrainResult
+from operant.training.trust import check_trust
 
 __all__ = ["resume", "train"]
 
@@ -45,20 +46,28 @@ def resume(
     step: int | None = None,
     observer: Observer | None = None,
     root: str | Path | None = None,
+    trust: bool | Collection[str] = False,
 ) -> TrainResult:
     """Go on from the newest checkpoint of a run (or the one of a step), in the same run.
 
     Without changes the result equals that of a training that was never interrupted, bit by bit, where the
     environments can be saved. A change such as ``total_steps=200000`` takes effect from here on.
+
+    A run that you did not record on this machine runs code that it names only with ``trust``: True, or the names.
     """
     opened = Run.open(run, root)
-    found, state = CheckpointStore(opened.folder / "checkpoints").load(step)
+    store = CheckpointStore(opened.folder / "checkpoints")
+    found, state = store.load(step)
+    changes = list(changes)
+    check_trust(state, f"the checkpoint of run {opened.id}", trust)
     changed = apply_changes(state["config"], changes)
     _refuse_other_shapes(state["config"], changed)
     config = TrainConfig.from_mapping(changed)
     with SummaryWriter(run=opened.id, resumed_from=found, root=root) as writer:
         training = Training(config, writer, observer)
         training.load_state_dict(state)
+        for sentence in store.notes:
+            training.say(sentence)
         return training.run()
 
 

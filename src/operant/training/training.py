@@ -28,6 +28,7 @@ from operant.training.interrupts import Interrupts, resume_command
 from operant.training.normalizing import Normalizer
 from operant.training.plugins import Recording, find_plugin
 from operant.training.sources import Source, make_source
+from operant.training.trust import sign
 
 __all__ = ["Observer", "TrainResult", "Training"]
 
@@ -79,6 +80,8 @@ class Training:
         self.recording = Recording(writer)
         self.observer = observer or Silent()
         self.warnings: list[str] = []
+        self._plain_config = config.to_mapping()
+        self._signature = sign(self._plain_config)
         began = time.perf_counter()
         self.env = self._make_env(config.env.num_envs, config.seed, config.env.workers)
         self._env_seconds = time.perf_counter() - began
@@ -236,7 +239,7 @@ class Training:
         found = self.evaluate_now()
         stop = self.config.evaluation.stop_value
         if stop is not None and found.mean >= stop:
-            self._say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
+            self.say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
             self._save()
             self.done = True
             ctx.finish = True
@@ -275,8 +278,7 @@ class Training:
         state = self.state_dict()
         self.store.save(self.env_step, state)
         if "replay" in state:
-            manifests = [self.store.load(step)[1]["replay"] for step in self.store.steps()]
-            prune_chunks(self.store.replay_folder, manifests)
+            prune_chunks(self.store.replay_folder, self.store.replay_manifests())
 
     def _is_due(self, what: str, ctx: Context) -> bool:
         every = self._every[what]
@@ -299,7 +301,8 @@ class Training:
         about = {
             "step": self.env_step,
             "return": mean_return,
-            "config": self.config.to_mapping(),
+            "config": self._plain_config,
+            "signature": self._signature,
             "normalizer": None if self.normalizer is None else self.normalizer.state_dict(),
         }
         write_weights(path, self.algorithm.weights(), about)
@@ -307,24 +310,25 @@ class Training:
     # -- saying ------------------------------------------------------------------------------------------------------
     def _say_how(self) -> None:
         where = "" if self.algorithm.device == "cpu" else f" on {self.algorithm.device}"
-        self._say(f"networks: {self.algorithm.path}{where}")
+        self.say(f"networks: {self.algorithm.path}{where}")
         if self.config.env.workers:
-            self._say(f"environments in {self.config.env.workers} workers, started in {self._env_seconds:.1f} s")
+            self.say(f"environments in {self.config.env.workers} workers, started in {self._env_seconds:.1f} s")
         for sentence in self.source.describe():
-            self._say(sentence)
-        self._say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
+            self.say(sentence)
+        self.say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
         if not self.env.exact:
-            self._say(f"resume is inexact: {self.env.inexact_reason}")
+            self.say(f"resume is inexact: {self.env.inexact_reason}")
             self.writer.add_tags("inexact")
         unnamed = why_not_found_again(self.config.env.id)
         if unnamed:
-            self._say(f"this run cannot be resumed: {unnamed}")
+            self.say(f"this run cannot be resumed: {unnamed}")
             self.writer.add_tags("not-resumable")
         crowded = thread_warning(torch.get_num_threads())
         if crowded:
             self._warn(crowded)
 
-    def _say(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
+        """Into the log of the run, and to who looks on."""
         self.recording.add_text("log", sentence, self.env_step)
         self.observer.said(sentence)
 
@@ -353,7 +357,8 @@ class Training:
     # -- saving ------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {
-            "config": self.config.to_mapping(),
+            "config": self._plain_config,
+            "signature": self._signature,
             "exact": self.env.exact,
             "algorithm": self.algorithm.state_dict(),
             "collector": self.collector.state_dict(),

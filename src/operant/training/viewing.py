@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from operant.training.collecting import EpisodeLog, allowed_actions
 from operant.training.config import TrainConfig
 from operant.training.evaluating import Player
 from operant.training.normalizing import Normalizer
+from operant.training.trust import check_trust
 
 __all__ = ["LoadedPolicy", "NoWindow", "load_policy", "record_episodes", "show_episodes", "write_gif"]
 
@@ -29,12 +31,16 @@ class LoadedPolicy:
     """The best policy of a run, with what its observations are scaled by.
 
     :param render_mode: Gymnasium's word for how it is drawn: ``rgb_array`` (frames) or ``human`` (a window).
+    :param trust: whether code that it names may run though you did not record it on this machine; or which names.
     """
 
-    def __init__(self, weights_file: Path, render_mode: str = "rgb_array") -> None:
+    def __init__(
+        self, weights_file: Path, render_mode: str = "rgb_array", trust: bool | Collection[str] = False
+    ) -> None:
         weights, about = read_weights(weights_file)
         if about["config"] is None:
             raise UsageError(f"this policy cannot be shown: {about['unseen']}; its weights are in {weights_file}")
+        check_trust(about, f"the policy in {weights_file}", trust)
         # A policy is small work: it acts wherever it is loaded, whatever it was trained on.
         self.config = TrainConfig.from_mapping({**about["config"], "device": "cpu"})
         self.step = int(about["step"])
@@ -76,24 +82,32 @@ class LoadedPolicy:
         return self._player.act(obs, allowed_actions(self.env, self.algorithm, obs) if mask is None else mask)
 
 
-def load_policy(run: str, root: str | Path | None = None, render_mode: str = "rgb_array") -> LoadedPolicy:
-    """The best policy of a run."""
+def load_policy(
+    run: str,
+    root: str | Path | None = None,
+    render_mode: str = "rgb_array",
+    *,
+    trust: bool | Collection[str] = False,
+) -> LoadedPolicy:
+    """The best policy of a run. ``trust`` (True, or names) lets code run that a run of somebody else names."""
     found = Run.open(run, root)
     weights = found.folder / "best" / "weights.safetensors"
     if not weights.exists():
         raise UsageError(
             f"run {found.id} has no policy to show: one is kept after each evaluation that is the best so far"
         )
-    return LoadedPolicy(weights, render_mode)
+    return LoadedPolicy(weights, render_mode, trust)
 
 
-def show_episodes(run: str, episodes: int = 1, seed: int = 0, root: str | Path | None = None) -> LoadedPolicy:
+def show_episodes(
+    run: str, episodes: int = 1, seed: int = 0, root: str | Path | None = None, *, trust: bool | Collection[str] = False
+) -> LoadedPolicy:
     """Play greedy episodes in a window, as fast as they happen; returns the policy, with `returns` of what was played.
 
     The same seed starts where that of `record_episodes` does.
     """
     try:
-        policy = load_policy(run, root, render_mode="human")
+        policy = load_policy(run, root, render_mode="human", trust=trust)
         log = EpisodeLog(episodes)
         obs = policy.env.reset(seed)
         try:

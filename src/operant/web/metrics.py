@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from operant._version import __version__
+from operant.status import Status
 from operant.tracking.reading.summary import RunSummary
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import LOOK_SECONDS, AppState
@@ -23,8 +24,16 @@ __all__ = ["Gauge", "metrics", "render"]
 
 MOST_RUNS = 1000
 """Runs under way that are told one by one; a label value for each of a hundred thousand would sink a Prometheus."""
-_SEARCH_STATES = ("RUNNING", "PAUSED", "FINISHED", "KILLED", "ERROR", "PENDING")
-_JOB_STATES = ("PENDING", "RUNNING", "PAUSED", "FINISHED", "STOPPED", "KILLED", "ERROR")
+_SEARCH_STATES = (Status.RUNNING, Status.PAUSED, Status.FINISHED, Status.KILLED, Status.ERROR, Status.PENDING)
+_JOB_STATES = (
+    Status.PENDING,
+    Status.RUNNING,
+    Status.PAUSED,
+    Status.FINISHED,
+    Status.STOPPED,
+    Status.KILLED,
+    Status.ERROR,
+)
 _OWN_STEPS = ("system/", "time/")
 """Tags whose steps are not the program's."""
 
@@ -93,7 +102,7 @@ def _about_runs(app: AppState) -> list[Gauge]:
     for state, count in sorted(Counter(row.status for row in app.table.rows()).items()):
         runs.add(count, state=state)
     now = time.time()
-    under_way = [one for one in app.table.under_way() if one.status == "RUNNING"][:MOST_RUNS]
+    under_way = [one for one in app.table.under_way() if one.status == Status.RUNNING][:MOST_RUNS]
     for summary in under_way:
         points.add(sum(one.count for one in summary.series.values()), run=summary.id)
         steps.add(_steps_per_second(app, summary, now), run=summary.id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from operant.errors import UsageError
 from operant.schedulers.views.overview import list_searches
+from operant.status import Status
 from operant.tracking import Run
 from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.journal import post_message
@@ -47,7 +48,7 @@ def overview(app: AppState, request: ApiRequest) -> Any:
         "now": time.time(),
         "searches": sum(1 for _ in list_searches(app.root)),
         "runs": len(rows),
-        "running": sum(row.status == "RUNNING" for row in rows),
+        "running": sum(row.status == Status.RUNNING for row in rows),
     }
 
 

@@ -9,6 +9,7 @@ from operant.schedulers.analysis import chart_data
 from operant.schedulers.analysis.axes import axes_of
 from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
+from operant.status import OPEN
 from operant.tracking.journal import post_message
 from operant.tracking.reading.annotations import check_annotation
 from operant.web.answers import ApiRequest, Conflict, NotFound
@@ -185,7 +186,7 @@ def stop_job(app: AppState, request: ApiRequest) -> Any:
         if job is None:
             raise NotFound(f"the search {search.name!r} has no job {job_id[:80]!r}")
         status, _ = search.status_of(job)
-        if status not in ("PENDING", "RUNNING", "PAUSED"):
+        if status not in OPEN:
             raise Conflict(f"job {job_id} has ended already: {status}")
     return _tell(app, request, {"type": "stop", "jobs": [job_id]})
 

@@ -21,6 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from operant.errors import UsageError
 from operant.schedulers.analysis.axes import axes_of
+from operant.status import Status
 from operant.tracking.reading.points import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
 from operant.web.app_state import LOOK_SECONDS, AppState
@@ -40,7 +41,7 @@ MOST_RUNS = 500
 MOST_TAGS = 200
 POINTS_A_LOOK = 100
 
-_ENDED = ("FINISHED", "ERROR", "KILLED")
+_ENDED = (Status.FINISHED, Status.ERROR, Status.KILLED)
 
 
 class Stream:
@@ -171,7 +172,7 @@ class Stream:
             return []
         self._list_version = version
         rows = self.app.table.rows()
-        runs = {"total": len(rows), "running": sum(row.status == "RUNNING" for row in rows)}
+        runs = {"total": len(rows), "running": sum(row.status == Status.RUNNING for row in rows)}
         return [self._event("list", {"searches": summaries(self.app), "runs": runs})]
 
     def _event(self, kind: str, content: Any) -> bytes:

@@ -230,3 +230,22 @@ def test_damage(search: Path, tmp_path: Path) -> None:
         assert list((tmp_path / name).iterdir()) == []
     with pytest.raises(UsageError, match="there is no archive"):
         import_search(tmp_path / "nowhere", tmp_path / "searches")
+
+
+@pytest.mark.parametrize(
+    "manifest", [b'{"format": 1, "files": [' + b"[]," * 300_000 + b"[]]}", b"[" + b"0," * 400_000 + b"0]"]
+)
+def test_a_manifest_of_millions_of_entries_is_refused_before_it_is_parsed(tmp_path: Path, manifest: bytes) -> None:
+    archive = tmp_path / "bomb.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        info = tarfile.TarInfo("manifest.json")
+        info.size = len(manifest)
+        tar.addfile(info, io.BytesIO(manifest))
+    with pytest.raises(UsageError, match=r"holds more than a list of files"):
+        import_search(archive, tmp_path / "searches")
+    large = tmp_path / "large.tar.gz"
+    with tarfile.open(large, "w:gz") as tar:
+        info.size = 8 << 20
+        tar.addfile(info, io.BytesIO(bytes(8 << 20)))
+    with pytest.raises(UsageError, match="would grow to"):
+        import_search(large, tmp_path / "searches")

@@ -90,7 +90,7 @@ def launch(config: Mapping[str, Any], callbacks: list[Any] | None = None) -> Lau
 
     def make(writer: Any, folder: Path, spoken: Any) -> VectorLearner:
         learner = VectorLearner(training, test, plan, parts, writer, folder, spoken)
-        places = folder / "log" / "images", writer, plan.seed, learner._say
+        places = folder / "log" / "images", writer, plan.seed, learner.say
         learner.films = [
             Films(
                 tag,

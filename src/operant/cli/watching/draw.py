@@ -11,17 +11,18 @@ from rich.text import Text
 
 from operant._util.units import printable
 from operant.cli._terminal import sparkline
+from operant.status import Status
 
 __all__ = ["bar", "cells", "counts_lines", "line", "log_lines", "rule", "shrink", "status_style"]
 
-_STYLES = {
-    "RUNNING": "cyan",
-    "PAUSED": "yellow",
-    "SILENT": "magenta",
-    "FINISHED": "green",
-    "STOPPED": "blue",
-    "KILLED": "yellow",
-    "ERROR": "red",
+_STYLES: dict[str, str] = {
+    Status.RUNNING: "cyan",
+    Status.PAUSED: "yellow",
+    Status.SILENT: "magenta",
+    Status.FINISHED: "green",
+    Status.STOPPED: "blue",
+    Status.KILLED: "yellow",
+    Status.ERROR: "red",
 }
 # Colours and cursor moves that a program prints, and the titles and links that some terminals take.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)|\x1b[@-Z\\-_]")

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from operant.status import RECORDING
 from operant.tracking.places import iter_run_dirs
 from operant.tracking.reading.index import Index
 from operant.tracking.reading.summary import RunSummary, summarize
 
 __all__ = ["RunUnderWay", "RunsUnderWay"]
 
-_UNDER_WAY = ("RUNNING", "SILENT")
 # Of all that a run records, what tells most at a glance.
 _TELLING = ("evaluation/return", "episodes/return", "collector/return", "return", "reward", "acc", "loss")
 
@@ -33,7 +33,7 @@ class RunsUnderWay:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._ended = {row.id for row in Index(root).rows() if row.status not in _UNDER_WAY}
+        self._ended = {row.id for row in Index(root).rows() if row.status not in RECORDING}
         self._summaries: dict[str, RunSummary] = {}
         self.rows: list[RunUnderWay] = []
 
@@ -46,7 +46,7 @@ class RunsUnderWay:
                 summary = self._summaries[run_id] = summarize(folder, run_id)
             else:
                 summary.update()
-            if summary.status not in _UNDER_WAY:
+            if summary.status not in RECORDING:
                 self._ended.add(run_id)
                 del self._summaries[run_id]
         newest = sorted(self._summaries.values(), key=lambda one: one.started or 0.0, reverse=True)

@@ -24,7 +24,7 @@ from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.schedulers.planning.rewards import History, RewardRule
 from operant.schedulers.planning.seeds import SeedPlan
 from operant.schedulers.views.recorded import job_history, recorded_rule
-from operant.status import DONE
+from operant.status import DONE, Status
 
 __all__ = ["Curve", "Recording", "ReplayResult", "assessor_for", "find_assessor", "read_recording", "replay"]
 
@@ -126,7 +126,7 @@ def read_recording(folder: Path) -> Recording:
             continue
         times = _times(history, job, printed=rule.pattern is not None)
         even += rule.pattern is not None
-        cut += job.status == "STOPPED"
+        cut += job.status == Status.STOPPED
         curves.append(Curve(job.id, job.number, job.status, job.reward, history, times, max(times[-1], job.ended)))
     if not curves:
         raise UsageError(
@@ -221,7 +221,7 @@ def _judge(curves: Sequence[Curve], assessor: BaseAssessor) -> tuple[dict[str, i
     while events:
         now, start, job, place = heapq.heappop(events)
         if place == len(job.reports):
-            if job.status == "FINISHED":
+            if job.status == Status.FINISHED:
                 assessor.job_end(job.id)
         else:
             shown[job.id].append(job.reports[place])

@@ -14,6 +14,7 @@ from operant.errors import MissingExtraError, UsageError, unknown
 from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
 from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.views.live import LiveSearch
+from operant.status import Status
 
 __all__ = [
     "Trials",
@@ -149,7 +150,7 @@ def intermediate(
         if points is None:
             continue
         status, _ = search.status_of(job)
-        stopped = status == "STOPPED"
+        stopped = status == Status.STOPPED
         found.append({"id": job.id, "status": status, "stopped": stopped, "steps": points[0], "values": points[1]})
     return found
 

@@ -28,6 +28,9 @@ __all__ = ["export_search", "import_search"]
 MANIFEST = "manifest.json"
 FORMAT = 1
 _LARGEST_MANIFEST = 256 << 20
+# A list of checksums hardly shrinks, and its entries are long; what says otherwise is made to fill a memory.
+_MANIFEST_EXPANSION = 20
+_BYTES_OF_A_VALUE = 12
 _MOST_FILES = 5_000_000
 # No search shrinks to a two-hundredth of itself; what claims to is made to fill a disk.
 _MOST_EXPANSION = 200
@@ -141,6 +144,8 @@ def _unpack(archive: Path, target: Path) -> dict[str, Any]:
     first = next(members, None)
     if first is None or first.name != MANIFEST or first.is_folder or first.size > _LARGEST_MANIFEST:
         raise UsageError(f"it does not begin with a {MANIFEST}: it is no exported search")
+    if first.size > (1 << 20) + _MANIFEST_EXPANSION * archive.stat().st_size:
+        raise UsageError(f"its {MANIFEST} would grow to {first.size} bytes, which no real one does")
     manifest, wanted = _read_manifest(b"".join(first.chunks))
     allowed = _ALWAYS_ALLOWED + _MOST_EXPANSION * archive.stat().st_size
     total = sum(size for size, _ in wanted.values())
@@ -166,6 +171,8 @@ def _unpack(archive: Path, target: Path) -> dict[str, Any]:
 def _read_manifest(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[int, str]]]:
     wanted: dict[str, tuple[int, str]] = {}
     folded: set[str] = set()
+    if sum(map(text.count, (b",", b"[", b"{"))) > 64 + len(text) // _BYTES_OF_A_VALUE:
+        raise UsageError(f"its {MANIFEST} holds more than a list of files")
     try:
         manifest = json.loads(text)
         if manifest["format"] != FORMAT:

@@ -20,13 +20,15 @@ from operant.schedulers.planning.rewards import History, JobReader, RewardRule
 from operant.searchers import Proposal
 from operant.sites.clock import Clock
 from operant.status import FAILED, Status
+from operant.tracking.format.blocks import encode_json
 from operant.tracking.journal import Journal, compact
 
 __all__ = ["DISK_FULL", "DISK_FULL_SECONDS", "Attempt", "Interrupt", "LiveState", "MemoryReader", "Trial"]
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_SECONDS = 1.0
-_FINISHED = Status.FINISHED
+_FINISHED, _STOPPED, _KILLED = Status.FINISHED, Status.STOPPED, Status.KILLED
+_EARLY = frozenset({Status.STOPPED, Status.PAUSED})
 
 
 class Interrupt(NamedTuple):
@@ -100,7 +102,7 @@ class Trial:
         """Take note of a job that is done or paused."""
         self.open.discard(job.id)
         if job.status in FAILED:
-            self.failed = job.status if self.failed != Status.KILLED else self.failed
+            self.failed = job.status if self.failed != _KILLED else self.failed
             return
         self.statuses.add(job.status)
         if job.reward is not None:
@@ -112,7 +114,7 @@ class Trial:
     def status(self) -> str:
         if self.failed is not None:
             return self.failed
-        return Status.STOPPED if self.raced_out or self.statuses & {Status.STOPPED, Status.PAUSED} else _FINISHED
+        return _STOPPED if self.raced_out or not self.statuses.isdisjoint(_EARLY) else _FINISHED
 
 
 class LiveState(SearchState):
@@ -145,6 +147,7 @@ class LiveState(SearchState):
         self.backlog: list[Any] = []
         """What came while the disk was full."""
         self._live = False
+        self._folds: dict[str, Callable[[dict[str, Any]], None]] = self._handlers()
         self._order = itertools.count()
 
     def attach(self, journal: Journal) -> None:
@@ -214,9 +217,10 @@ class LiveState(SearchState):
     # -- transitions: each is in the journal before it is acted on -----------------------------------------------
 
     def _record(self, kind: str, **fields: Any) -> None:
-        self.journal.append(kind, **fields)
-        fields["type"] = kind
-        getattr(self, f"_fold_{kind}")(fields)
+        # One mapping for both, and the fold looked up beforehand: function trials of threads come here often.
+        record = {"type": kind, "epoch": self.journal.epoch, **fields}
+        self.journal.append_line(encode_json(record), 1)
+        self._folds[kind](record)
 
     def open(self, **fields: Any) -> None:
         """A controller begins."""
@@ -278,11 +282,11 @@ class LiveState(SearchState):
         trial.raced_out = True
         self._record("raced", number=trial.proposal.number, seeds=len(trial.rewards))
 
-    def observed_trial(self, trial: Trial, values: dict[str, float], reward: float | None) -> None:
+    def observed_trial(self, trial: Trial, status: str, values: dict[str, float], reward: float | None) -> None:
         """All jobs of a trial are done; the searcher is about to hear of it."""
         number = trial.proposal.number
         del self.trials[number]
-        self._record("observed", number=number, status=trial.status, values=values, reward=reward)
+        self._record("observed", number=number, status=status, values=values, reward=reward)
         self.exhausted = False
 
     def message(self, content: Mapping[str, Any], wall: float) -> None:

@@ -14,7 +14,7 @@ from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
 from operant.schedulers.planning.plan import SearchPlan
 from operant.schedulers.planning.rewards import JobReader
-from operant.searchers import Observation
+from operant.searchers import Observation, Proposal
 from operant.sites import Event, Found, Site
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import process_identity
@@ -160,7 +160,8 @@ class Restore:
                 continue
             record = state.proposals[number]
             observations.append(Observation(number, None, 1, str(record.status), record.values))
-        searcher.restore(observations, [one.as_proposal() for one in fitting])
+        proposals = [Proposal(one.number, one.config, one.budget, one.parent, one.notes) for one in fitting]
+        searcher.restore(observations, proposals)
         # Numbers are never given twice, also not those of proposals that a changed space no longer holds.
         searcher._next_number = max(searcher._next_number, max(state.proposals) + 1)
 

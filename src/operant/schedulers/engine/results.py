@@ -19,6 +19,7 @@ from operant.status import DONE, Status
 __all__ = ["Results"]
 
 LONGEST_RETRY_DELAY = 300.0
+_FINISHED, _STOPPED, _ERROR = Status.FINISHED, Status.STOPPED, Status.ERROR
 _NOTHING: dict[str, Any] = {}
 
 
@@ -57,12 +58,12 @@ class Results:
             attempt.verdict = info["verdict"]
         status, reason = self._status_of(attempt, event)
         reward, error = None, None
-        if status != Status.ERROR:
+        if status != _ERROR:
             reward, complaint = reader.result()
-            if reward is None and status == Status.FINISHED:
+            if reward is None and status == _FINISHED:
                 error = complaint
         retry = self.end(job, status, reason, info, reward=reward, error=error)
-        if plan.assessor is not None and status == Status.FINISHED and not job.is_check:
+        if plan.assessor is not None and status == _FINISHED and not job.is_check:
             plan.assessor.assess_job(job.id, reader.history())
             plan.assessor.job_end(job.id)
             self.promote()
@@ -76,12 +77,12 @@ class Results:
     def _status_of(self, attempt: Attempt, event: Event) -> tuple[str, str | None]:
         reason = event.info.get("reason")
         if event.kind == "ended" and event.info.get("code") == 0 and reason is None:
-            return Status.FINISHED, None  # also when it was told to end, but had finished by then
+            return _FINISHED, None  # also when it was told to end, but had finished by then
         if attempt.verdict is not None:
             return attempt.verdict
         if reason == "time_limit":
-            return Status.STOPPED, "time_limits_per_job"
-        return Status.ERROR, reason
+            return _STOPPED, "time_limits_per_job"
+        return _ERROR, reason
 
     def end(
         self,
@@ -94,7 +95,7 @@ class Results:
         error: str | None = None,
     ) -> bool:
         """Journal how an attempt ended, and say whether there is to be another one."""
-        if status == Status.ERROR:
+        if status == _ERROR:
             error = _what_went_wrong(info, reason)
         self.state.ended(
             job,
@@ -120,7 +121,7 @@ class Results:
 
     def _may_retry(self, job: JobRecord) -> bool:
         state = self.state
-        failed = job.status == Status.ERROR and state.killing is None
+        failed = job.status == _ERROR and state.killing is None
         return failed and state.retries.get(job.id, 0) < self.plan.max_retries
 
     # -- from a job to its trial ---------------------------------------------------------------------------------
@@ -159,8 +160,9 @@ class Results:
         values = dict(trial.values) if len(rewards) == 1 else {}
         if reward is not None:
             values[self.plan.rule.attribute] = reward
-        state.observed_trial(trial, values, reward)
-        self.plan.searcher.observe(Observation(trial.proposal.number, None, 1, trial.status, values))
+        status = trial.status
+        state.observed_trial(trial, status, values, reward)
+        self.plan.searcher.observe(Observation(trial.proposal.number, None, 1, status, values))
         if reward is not None and not math.isnan(reward) and not trial.raced_out:
             self.plan.stop.rules.after_result(self.control, reward)
 
@@ -180,7 +182,7 @@ class Results:
             for seed in seeds.check_seeds:
                 job = state.new_job(proposal, seed, check=True)
                 job = state.jobs.get(job.id, job)  # an earlier controller may have begun it
-                if job.status != Status.FINISHED:
+                if job.status != _FINISHED:
                     state.ready.append(job)
 
     def sum_up_checks(self) -> dict[int, dict[str, Any]]:

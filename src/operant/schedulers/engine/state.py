@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operant.searchers import Proposal
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import Damage, JournalReader
 from operant.tracking.journal.compact import SEVERAL, records_in, started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
+
+if TYPE_CHECKING:
+    from operant.searchers import Proposal
 
 __all__ = [
     "JobRecord",
@@ -27,7 +29,7 @@ __all__ = [
     "read_state",
 ]
 
-_PENDING, _FINISHED = Status.PENDING, Status.FINISHED
+_PENDING, _RUNNING, _FINISHED = Status.PENDING, Status.RUNNING, Status.FINISHED
 _NO_VALUES: Mapping[str, float] = {}
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError)
 _JOB_NAME = re.compile(r"(check-)?[0-9]{1,20}(-s-?[0-9]{1,20})?")
@@ -104,6 +106,8 @@ class ProposalRecord:
 
     def as_proposal(self) -> Proposal:
         """As its searcher made it."""
+        from operant.searchers import Proposal  # and numpy with it: whoever only looks on needs neither
+
         return Proposal(self.number, self.config, self.budget, self.parent, self.notes)
 
     @property
@@ -155,7 +159,7 @@ class SearchState:
         ``damage``, which is that of whoever reads the journal. So handlers look at all they need before they change
         anything.
         """
-        handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("_fold_")}
+        handlers = self._handlers()
         if damage is not None:
             self.damage = damage
         with no_garbage_collection():
@@ -167,6 +171,10 @@ class SearchState:
                     except _SENSELESS:
                         self.damage.add(None, records_in(record) if record["type"] in SEVERAL else 1)
         return self
+
+    def _handlers(self) -> dict[str, Callable[[dict[str, Any]], None]]:
+        """What takes note of a record, by its type."""
+        return {name[6:]: getattr(self, name) for name in dir(type(self)) if name.startswith("_fold_")}
 
     def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
         """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
@@ -228,7 +236,7 @@ class SearchState:
 
     def _fold_started(self, record: dict[str, Any]) -> None:
         job = self.jobs[record["job"]]
-        job.started, job.status = record["wall"], Status.RUNNING
+        job.started, job.status = record["wall"], _RUNNING
 
     def _fold_assessed(self, record: dict[str, Any]) -> None:
         self.jobs[record["job"]].iteration = record["iteration"]

@@ -13,6 +13,7 @@ import numpy as np
 from operant.errors import UsageError
 from operant.schedulers.engine.state import controller_is_alive
 from operant.sites.code import remove_tree
+from operant.status import USABLE, Status
 from operant.tracking.identity import process_identity
 from operant.tracking.journal import Journal
 from operant.tracking.places import check_run_id
@@ -104,7 +105,7 @@ def _write_journal(
             journal.append(kind, **record)
         journal.append(
             "closed",
-            status="FINISHED",
+            status=Status.FINISHED,
             reason=f"imported from {source}",
             wall=max((one.ended for one in trials), default=0.0),
         )
@@ -132,4 +133,4 @@ def _write_run(folder: Path, run_id: str, tag: str, trial: ForeignTrial) -> None
     recorder.record("hparams", params=dict(trial.config), metrics=[tag])
     steps, walls, values = zip(*trial.reports, strict=True)
     recorder.add_array(tag, np.array(steps, "<i8"), np.array(walls, "<f8"), np.array(values, "<f8"))
-    recorder.end("FINISHED" if trial.status in ("FINISHED", "STOPPED") else trial.status)
+    recorder.end(Status.FINISHED if trial.status in USABLE else trial.status)

@@ -14,6 +14,7 @@ from operant.schedulers.exchange.foreign import ForeignTrial, write_search
 from operant.schedulers.exchange.optuna_space import search_args_of
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_for_reading, pick_study
 from operant.space import build_space
+from operant.status import DONE, USABLE, Status
 from operant.tracking.places import check_run_id, safe_part
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Imported", "import_from_optuna"]
 
-_OURS = ("FINISHED", "STOPPED", "KILLED", "ERROR")
+_OURS = DONE
 
 
 class Imported(NamedTuple):
@@ -94,8 +95,8 @@ def _trial(trial: FrozenTrial, metrics: Sequence[str], as_json: Sequence[str]) -
     started = trial.datetime_start.timestamp() if trial.datetime_start is not None else time.time()
     ended = trial.datetime_complete.timestamp() if trial.datetime_complete is not None else started
     kept = trial.user_attrs.get("operant:status")
-    status = {"COMPLETE": "FINISHED", "PRUNED": "STOPPED"}.get(trial.state.name, "ERROR")
-    if kept in _OURS and (kept in ("FINISHED", "STOPPED")) == (status != "ERROR"):
+    status = {"COMPLETE": Status.FINISHED, "PRUNED": Status.STOPPED}.get(trial.state.name, Status.ERROR)
+    if kept in _OURS and (kept in USABLE) == (status != Status.ERROR):
         status = kept
     number = trial.user_attrs.get("operant:number")
     values = dict(zip(metrics, trial.values or (), strict=False))

@@ -15,6 +15,7 @@ from operant.schedulers.exchange.optuna_space import OptunaSpace
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
 from operant.schedulers.planning.rewards import RewardRule
 from operant.schedulers.views.recorded import job_history, recorded_rule
+from operant.status import Status
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -83,8 +84,8 @@ def _trial(
     from optuna.trial import TrialState, create_trial
 
     usable = proposal.reward is not None and not math.isnan(proposal.reward)
-    early = proposal.status == "STOPPED" or proposal.raced_out
-    if proposal.status == "FINISHED" and usable and not early:
+    early = proposal.status == Status.STOPPED or proposal.raced_out
+    if proposal.status == Status.FINISHED and usable and not early:
         end = TrialState.COMPLETE
     else:
         end = TrialState.PRUNED if early else TrialState.FAIL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from operant.schedulers.engine.state import JobRecord, controller_is_alive
 from operant.schedulers.views.live import LiveSearch
-from operant.status import USABLE
+from operant.status import USABLE, Status
 from operant.tracking.journal import post_message
 
 __all__ = ["SearchFollower"]
@@ -41,15 +41,16 @@ class SearchFollower(LiveSearch):
         """Jobs under way, the oldest first."""
         if not self.alive:
             return []
-        return [job for job in self.state.jobs.values() if job.status == "RUNNING"]
+        return [job for job in self.state.jobs.values() if job.status == Status.RUNNING]
 
     @property
     def usual_seconds(self) -> float | None:
         """How long a job takes that runs to its end: the median of the latest."""
+        finished = Status.FINISHED
         took = [
             job.ended - job.started
             for job in self.state.jobs.values()
-            if job.status == "FINISHED" and job.started is not None and job.ended is not None
+            if job.status == finished and job.started is not None and job.ended is not None
         ]
         return statistics.median(took[-_RECENT:]) if took else None
 

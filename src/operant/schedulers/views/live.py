@@ -11,14 +11,12 @@ from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
 from operant.schedulers.engine.state import JobRecord, SearchState, controller_is_alive
 from operant.schedulers.planning.limits import last_valid
-from operant.status import counts_of
+from operant.status import UNDER_WAY, Status, counts_of
 from operant.tracking.journal import JournalReader
 from operant.tracking.journal.lease import read_lease
 from operant.tracking.reading.annotations import Annotations
 
 __all__ = ["LiveSearch"]
-
-_UNDER_WAY = ("PENDING", "RUNNING")
 
 
 class LiveSearch:
@@ -62,7 +60,7 @@ class LiveSearch:
         if alive != self.alive:
             self.alive = alive
             for job in self.state.jobs.values():
-                if job.status in _UNDER_WAY:
+                if job.status in UNDER_WAY:
                     self.changed[job.id] = self.version
         return True
 
@@ -71,7 +69,7 @@ class LiveSearch:
         """RUNNING, PAUSED, or how it ended; ERROR when its controller died without a word."""
         state = self.state
         if self.alive:
-            return "PAUSED" if self.paused else "RUNNING"
+            return Status.PAUSED if self.paused else Status.RUNNING
         return state.end_status
 
     @property
@@ -81,8 +79,8 @@ class LiveSearch:
 
     def status_of(self, job: JobRecord) -> tuple[str, str | None]:
         """A job's status and its reason: what was under way died with its controller."""
-        if not self.alive and job.status in _UNDER_WAY:
-            return "ERROR", job.reason or "controller_lost"
+        if not self.alive and job.status in UNDER_WAY:
+            return Status.ERROR, job.reason or "controller_lost"
         return job.status, job.reason
 
     def jobs(self) -> list[JobRecord]:

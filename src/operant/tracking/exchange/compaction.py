@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from operant._util.files import replacing
 from operant.errors import UsageError
+from operant.status import RECORDING
 from operant.tracking.format.blocks import (
     DEFLATED,
     POINTS,
@@ -68,7 +69,7 @@ def compact_run(folder: Path) -> tuple[int, int]:
     names the segments it holds, and readers pass over those they have read before.
     """
     summary = summarize(folder, folder.name)
-    if summary.status in ("RUNNING", "SILENT"):
+    if summary.status in RECORDING:
         raise UsageError(f"run {summary.id} is {summary.status.lower()}: only a run that has ended can be compacted")
     sources = segment_files(folder)
     before = sum(path.stat().st_size for path in sources)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from operant.status import Status
 from operant.tracking.exchange.tools import load_tool
 from operant.tracking.reading.run import Run
 
@@ -51,7 +52,7 @@ def write_wandb(run: Run, folder: Path) -> Path:
             there.log(others, step=last + 1)
         return Path(there.dir).parent
     finally:
-        there.finish(exit_code=0 if run.status in ("FINISHED", "RUNNING", "SILENT") else 1)
+        there.finish(exit_code=0 if run.status in (Status.FINISHED, Status.RUNNING, Status.SILENT) else 1)
         if not in_use:
             # `finish` returns before the file is written; the end of W&B's own process is what one can wait for.
             wandb.teardown()

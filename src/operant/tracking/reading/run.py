@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from operant.errors import UsageError, nearest
+from operant.status import RECORDING
 from operant.tracking.format.blobs import BLOB_NAME, blob_path
 from operant.tracking.format.blocks import ALIGNMENT, BLOCK_HEADER, MIXED, Block, scan_blocks
 from operant.tracking.places import check_run_id, find_root, resolve_run_dir
@@ -148,7 +149,7 @@ class Run:
     @property
     def damage(self) -> list[str]:
         """One sentence for every place that could not be read; empty for a healthy run."""
-        found = self._log.damage(growing=self.status in ("RUNNING", "SILENT"))
+        found = self._log.damage(growing=self.status in RECORDING)
         if self._orphans:
             found.append(f"{self._orphans} points belong to series whose names were damaged")
         if self.summary.lost_points:

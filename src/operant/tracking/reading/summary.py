@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from operant.status import Status
 from operant.tracking.format.blocks import Block
 from operant.tracking.identity import is_alive
 from operant.tracking.reading.annotations import Annotations
@@ -69,13 +70,13 @@ class RunSummary:
         """RUNNING, FINISHED, ERROR, KILLED, or SILENT: on another machine, without a sign of life for minutes."""
         main = self.main
         if main is None:
-            return "RUNNING"
+            return Status.RUNNING
         if main.end is not None:
             return str(main.end["status"])
         alive = is_alive(main.process)
         if alive is None:
-            return "SILENT" if time.time() - main.mtime > SILENT_SECONDS else "RUNNING"
-        return "RUNNING" if alive else "KILLED"
+            return Status.SILENT if time.time() - main.mtime > SILENT_SECONDS else Status.RUNNING
+        return Status.RUNNING if alive else Status.KILLED
 
     @property
     def ended(self) -> float | None:
@@ -85,7 +86,7 @@ class RunSummary:
             return None
         if main.end is not None:
             return float(main.end["wall"])
-        return max(one.mtime for one in self.log.segments.values()) if self.status == "KILLED" else None
+        return max(one.mtime for one in self.log.segments.values()) if self.status == Status.KILLED else None
 
     @property
     def error(self) -> str | None:

@@ -12,6 +12,8 @@ import traceback
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
+from operant.status import Status
+
 __all__ = ["Flushable", "gate", "register", "settle", "unregister"]
 
 log = logging.getLogger("operant.tracking")
@@ -115,9 +117,9 @@ def _end_all(status: str, *, code: int | None = None, error: str | None = None) 
 def _at_exit() -> None:
     failure = _failure
     if failure is None:
-        _end_all("FINISHED")
+        _end_all(Status.FINISHED)
     else:
-        _end_all("ERROR", code=1, error="".join(traceback.format_exception_only(failure)).strip())
+        _end_all(Status.ERROR, code=1, error="".join(traceback.format_exception_only(failure)).strip())
     _wake.set()
 
 
@@ -155,7 +157,7 @@ def _on_sigterm(signum: int, _frame: FrameType | None) -> None:
 
 def _die_of(signum: int) -> None:
     with gate:
-        _end_all("KILLED", code=-signum, error=f"ended by {signal.Signals(signum).name}")
+        _end_all(Status.KILLED, code=-signum, error=f"ended by {signal.Signals(signum).name}")
     signal.signal(signum, signal.SIG_DFL)
     os.kill(os.getpid(), signum)
 

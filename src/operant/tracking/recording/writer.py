@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from operant.errors import UsageError
+from operant.status import Status
 from operant.tracking.places import check_run_id, find_root, new_run_id, resolve_run_dir, run_dir
 from operant.tracking.reading.summary import summarize
 from operant.tracking.recording.classic import ClassicCalls
@@ -82,7 +83,7 @@ class SummaryWriter(ClassicCalls):
         self._ids = core.ids
         self._counters: dict[str, int] = {}
         # A writer that is dropped without close() still ends its run; at exit the process hooks do it.
-        self._finalizer = weakref.finalize(self, core.end, "FINISHED")
+        self._finalizer = weakref.finalize(self, core.end, Status.FINISHED)
         self._finalizer.atexit = False
         if resumed_from is not None:
             self.resume_from(resumed_from)
@@ -220,10 +221,10 @@ class SummaryWriter(ClassicCalls):
     def _end(self, error: BaseException | None) -> None:
         left_well = isinstance(error, SystemExit) and error.code in (None, 0)
         if error is None or left_well:
-            self._core.end("FINISHED", code=0)
+            self._core.end(Status.FINISHED, code=0)
         else:
             text = "".join(traceback.format_exception_only(error)).strip()
-            self._core.end("ERROR", code=1, error=text)
+            self._core.end(Status.ERROR, code=1, error=text)
 
     def _add_point(self, tag: str, number: float, step: Any, walltime: float | None) -> None:
         tag = as_tag(tag)

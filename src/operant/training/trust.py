@@ -1,0 +1,127 @@
+"""Whether code that a saved config names may run: what this user recorded on this machine, or allows.
+
+A config out of a checkpoint or of weights may come from anybody, and an import path in it is a call of whatever it
+names. So configs are saved with a signature, by a key that only this user's account on this machine can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from operant.errors import UsageError
+
+__all__ = ["Untrusted", "check_trust", "code_names", "sign"]
+
+_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*[:.][A-Za-z_]\w*(\.\w+)*")
+_KEY_BYTES = 32
+
+
+class Untrusted(UsageError):
+    """A saved config names code, and nobody has allowed that it runs."""
+
+
+def check_trust(saved: Mapping[str, Any], what: str, trust: bool | Collection[str] = False) -> None:
+    """Refuse a saved ``{"config": …, "signature": …}`` that names code of a stranger.
+
+    :param trust: True: whatever it names may run; or the names that may.
+    """
+    if trust is True or os.environ.get("OPERANT_JOB_ID"):  # inside a job, what its user submitted asks for it
+        return
+    allowed = () if trust is False else trust
+    names = [name for name in code_names(saved["config"]) if name not in allowed]
+    if names and not hmac.compare_digest(sign(saved["config"]) or "-", str(saved.get("signature"))):
+        shown = ", ".join(name[:80] for name in names[:5])
+        raise Untrusted(
+            f"{what} names code that would run ({shown}) and was not recorded by you on this machine; "
+            "if you know where it is from: --trust, or trust=True"
+        )
+
+
+def code_names(config: Any) -> list[str]:
+    """The import paths in a saved config; Gymnasium ids without a module, and entry points, are none."""
+    return list(dict.fromkeys(_code_names(config)))
+
+
+def _code_names(config: Any) -> Iterator[str]:
+    env, model = (_section(config, name) for name in ("env", "model"))
+    target = env.get("id")
+    if isinstance(target, str) and target not in gymnasium.registry and not _is_offered("envs", target):
+        yield from [target] if ":" in target or "." in target else []
+    yield from (text for text in _texts(env.get("arguments")) if _PATH.fullmatch(text))
+    yield from _texts(env.get("wrappers"))
+    for role in ("network", "actor", "critic"):
+        given = model.get(role)
+        yield from _texts(given.get("class") if isinstance(given, Mapping) else given)
+    for kind in ("callbacks", "loggers"):
+        yield from (name for name in _texts(_value(config, kind)) if not _is_offered(kind, name))
+
+
+def sign(config: Any) -> str:
+    """The signature of a config by this user's key; empty where no key can be kept."""
+    key = _key()
+    if key is None:
+        return ""
+    text = json.dumps(config, sort_keys=True, default=str)
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _key() -> bytes | None:
+    base = os.environ.get("XDG_CONFIG_HOME")
+    folder = (Path(base) if base else Path.home() / ".config") / "operant"
+    path = folder / "key"
+    try:
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = folder / f".key-{secrets.token_hex(8)}"
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(_KEY_BYTES))
+            try:
+                os.link(draft, path)  # whoever is first; a second process takes what is there then
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        status = path.stat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            return None  # others may know it: it says nothing
+        key = path.read_bytes()
+    except OSError:
+        return None
+    return key if len(key) == _KEY_BYTES else None
+
+
+def _is_offered(kind: str, name: str) -> bool:
+    return any(point.name == name for point in entry_points(group=f"operant.{kind}"))
+
+
+def _value(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, Mapping) else None
+
+
+def _section(config: Any, name: str) -> Mapping[str, Any]:
+    found = _value(config, name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(one)
