@@ -164,7 +164,8 @@ _pieces = _make and _make(
 
 
 def encode_json(value: Any) -> str:
-    return valid_text(_encoder.encode(value) if _pieces is None else "".join(_pieces(value, 0)))
+    text = _encoder.encode(value) if _pieces is None else "".join(_pieces(value, 0))
+    return valid_text(text) if "\\ud" in text else text
 
 
 # An escaped backslash, a pair that stands for one character, and half of a pair.
