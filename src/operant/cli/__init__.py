@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from operant._version import __version__
-from operant.cli._dispatch import command_module, help_line, run_command, written
+from operant.cli._dispatch import help_line, run_command, written
 from operant.errors import nearest
 
 __all__ = ["main"]
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _help(module: str) -> str:
     from operant.cli._terminal import folded
 
-    return folded(help_line(command_module(module)), 22).replace("\n", "\n" + " " * 22)
+    return folded(help_line(module), 22).replace("\n", "\n" + " " * 22)
 
 
 def _overview() -> str:

@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 
 from operant.errors import MissingExtraError, OperantError
@@ -34,8 +35,10 @@ def command_module(name: str) -> ModuleType:
     return importlib.import_module(f"operant.cli.{name}")
 
 
-def help_line(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().splitlines()[0]
+def help_line(name: str) -> str:
+    """The first line of a command's docstring, out of its file: importing all commands takes twice as long."""
+    with Path(__file__).with_name(f"{name}.py").open(encoding="utf-8") as source:
+        return source.readline().strip().strip('"')
 
 
 def run_command(program: str, module_name: str, words: Sequence[str] | None) -> int:

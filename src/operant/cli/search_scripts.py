@@ -39,7 +39,7 @@ def ctl_main(arguments: Sequence[str] | None = None) -> int:
             commands.add_parser(name)
             continue
         module = command_module(module_name)
-        text = "Write a search to an archive, or as an Optuna study." if name == "export" else help_line(module)
+        text = "Write a search to an archive, or as an Optuna study." if name == "export" else help_line(module_name)
         command = commands.add_parser(name, help=text, description=text)
         # `operant export` writes runs too; here there are only searches.
         getattr(module, "configure_search", module.configure)(command)
