@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +37,8 @@ def replacing(target: Path, *, sync: bool = False) -> Iterator[Path]:
         staged.replace(target)
     except BaseException:
         if staged.is_dir():
+            import shutil  # brings bz2 and lzma, which no recording program needs
+
             shutil.rmtree(staged, ignore_errors=True)
         else:
             staged.unlink(missing_ok=True)
