@@ -20,6 +20,7 @@ from operant.sites import Site
 from operant.sites.function import check_scalars
 from operant.sites.processes import ProcessSite
 from operant.space import load_yaml_file
+from operant.status import Status
 
 __all__ = ["MujocoJob", "MujocoScheduler"]
 
@@ -57,14 +58,14 @@ class MujocoJob(Job):
 
     def start(self, **options: Any) -> None:
         point = list(self.arg_dict.values())
-        self._status = "RUNNING"
+        self._status = Status.RUNNING
         self.reward = self._function(point, self._seed)
         self.episodes = int(getattr(self._function, "rollouts", 1))
         if self._threshold is not None and self.reward >= self._threshold:
             self.reward = confirm(self._function, point, self._seed, self._confirm_rollouts)
             self.confirming_episodes = self._confirm_rollouts
             self.episodes += self.confirming_episodes
-        self._status = "FINISHED"
+        self._status = Status.FINISHED
 
     def wait(self, timeout: float | None = None) -> str:
         return self.status
