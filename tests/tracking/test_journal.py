@@ -14,6 +14,7 @@ import pytest
 
 from operant.errors import OperantError
 from operant.tracking.format.blocks import decode_records
+from operant.tracking.format.tail import BlockTail
 from operant.tracking.journal import (
     Journal,
     JournalReader,
@@ -23,6 +24,7 @@ from operant.tracking.journal import (
     compact,
     post_message,
 )
+from operant.tracking.journal.damage import is_sound
 
 
 def records(folder: Path) -> list[tuple[int, int, object]]:
@@ -270,3 +272,32 @@ def test_messages_wait_in_order_and_nonsense_is_moved_aside(tmp_path: Path) -> N
     for message in found:
         message.done()
     assert collect_messages(tmp_path) == []
+
+
+def test_the_usual_forms_of_records_are_judged_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    journals = (Path(__file__).parents[1] / "schedulers" / "journals").glob("*.log")
+    sound = [line for path in journals for block in BlockTail(path).poll() for line in decode_records(block.payload)]
+    odd = [
+        None,
+        True,
+        1,
+        0.5,
+        float("nan"),
+        float("inf"),
+        10**400,
+        "x",
+        [],
+        [[0, 1.0]],
+        {},
+        {"acc": "x"},
+        {"acc": 10**400},
+    ]
+    sound += [{"type": "started", "epoch": 1, "job": "0", "attempt": 1, "wall": 1.5}]
+    kinds = {line["type"]: line for line in sound}
+    tried = [{**line, key: value} for line in kinds.values() for key in line for value in odd]
+    tried += [{**line, key: value} for line in kinds.values() for key in ("wall", "budget", "reports") for value in odd]
+    tried += [{key: line[key] for key in line if key != gone} for line in kinds.values() for gone in line]
+    found = [is_sound(one) for one in sound + tried]
+    monkeypatch.setattr("operant.tracking.journal.damage._USUAL", {})
+    assert found == [is_sound(one) for one in sound + tried]
+    assert all(found[: len(sound)]) and not all(found)

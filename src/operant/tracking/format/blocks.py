@@ -54,6 +54,7 @@ MIXED = 3  # points of several series, in the order they were added
 DEFLATED = 1  # the payload after its first 8 bytes is zlib over byte-shuffled columns (compacted runs)
 
 ALIGNMENT = 8
+_PADDING = [bytes(length) for length in range(ALIGNMENT)]
 MAX_PAYLOAD = 1 << 26
 
 
@@ -110,33 +111,28 @@ def scan_blocks(data: memoryview, base: int = 0) -> Scan:
     gaps: list[tuple[int, int]] = []
     at = end = 0
     size = len(data)
-    while size - at >= BLOCK_HEADER.size:
-        block = _block_at(data, at, base)
-        if block is not None:
-            if at > end:
-                gaps.append((base + end, base + at))
-            blocks.append(block)
-            at = end = at + _padded(BLOCK_HEADER.size + len(block.payload))
-            continue
+    # The journal of a search of programs is three small blocks a job: this loop is a third of the time to read it.
+    unpack, pack, header = BLOCK_HEADER.unpack_from, BLOCK_HEADER.pack, BLOCK_HEADER.size
+    crc32, new = zlib.crc32, tuple.__new__
+    while size - at >= header:
+        magic, kind, flags, reserved, length, crc, sequence = unpack(data, at)
+        start = at + header
+        stop = start + length
+        after = stop + -length % ALIGNMENT
+        # The padding belongs to the block: a file that ends inside it is not yet whole.
+        if magic == BLOCK_MAGIC and length <= MAX_PAYLOAD and after <= size:
+            payload = data[start:stop]
+            head = pack(magic, kind, flags, reserved, length, 0, sequence)
+            if crc32(payload, crc32(head)) == crc and data[stop:after] == _PADDING[after - stop]:
+                if at > end:
+                    gaps.append((base + end, base + at))
+                blocks.append(new(Block, (kind, flags, sequence, base + at, payload)))  # half of what Block() takes
+                at = end = after
+                continue
         at = _next_magic(data, at + ALIGNMENT)
         if at < 0:
             break
     return Scan(blocks, base + min(end, size), gaps)
-
-
-def _block_at(data: memoryview, at: int, base: int) -> Block | None:
-    magic, kind, flags, reserved, length, crc, sequence = BLOCK_HEADER.unpack_from(data, at)
-    if magic != BLOCK_MAGIC or length > MAX_PAYLOAD:
-        return None
-    start = at + BLOCK_HEADER.size
-    # The padding belongs to the block: a file that ends inside it is not yet whole.
-    if start + length + (-length % ALIGNMENT) > len(data):
-        return None
-    payload = data[start : start + length]
-    head = BLOCK_HEADER.pack(magic, kind, flags, reserved, length, 0, sequence)
-    if zlib.crc32(payload, zlib.crc32(head)) != crc or any(data[start + length : start + _padded(length)]):
-        return None
-    return Block(kind, flags, sequence, base + at, payload)
 
 
 def _next_magic(data: memoryview, at: int) -> int:
@@ -149,10 +145,6 @@ def _next_magic(data: memoryview, at: int) -> int:
         if at < 0 or at % ALIGNMENT == 0:
             return at
         at += 1
-
-
-def _padded(length: int) -> int:
-    return length + (-length % ALIGNMENT)
 
 
 _encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check_circular=False)
@@ -206,7 +198,7 @@ def decode_blocks(payloads: Sequence[memoryview | bytes]) -> list[list[dict[str,
     found: list[list[dict[str, Any]]] = []
     try:
         texts = [str(payload, "ascii") for payload in payloads]
-        found = json.loads("[[" + "],[".join(map(valid_text, texts)).replace("\n", ",") + "]]")
+        found = json.loads("[[" + valid_text("],[".join(texts)).replace("\n", ",") + "]]")
     except (ValueError, RecursionError):
         pass
     if len(found) == len(payloads) and all(map(_is_lines, found)):

@@ -63,7 +63,7 @@ class JournalReader:
         self.next_sequence = 0
         self.damage = Damage()
         self._tail = BlockTail(self.path)
-        self._read_to = FILE_HEADER_SIZE
+        self._last: Block | None = None
 
     def poll(self) -> Iterator[Entry]:
         for sequence, epoch, line in self.poll_lines():
@@ -94,7 +94,7 @@ class JournalReader:
                     count = records_in(line) if line["type"] in SEVERAL else 1
                     if epoch >= self.epoch and sequence >= self.next_sequence:
                         if sequence > self.next_sequence:
-                            self.damage.add(self._read_to + -self._read_to % ALIGNMENT, sequence - self.next_sequence)
+                            self.damage.add(self._end_of_last(), sequence - self.next_sequence)
                         self.epoch, self.next_sequence = epoch, sequence + count
                         if count == 1:
                             line.pop("epoch", None)
@@ -102,7 +102,14 @@ class JournalReader:
                     sequence += count
                 if not lines:
                     self._skip(block, sequence, bytes(block.payload).count(b"\n") + 1)
-                self._read_to = block.offset + BLOCK_HEADER.size + len(block.payload)  # and padding
+                self._last = block
+
+    def _end_of_last(self) -> int:
+        """Where the block ends that was read last, its padding included."""
+        if self._last is None:
+            return FILE_HEADER_SIZE
+        end = self._last.offset + BLOCK_HEADER.size + len(self._last.payload)
+        return end + -end % ALIGNMENT
 
     def _skip(self, block: Block, sequence: int, records: int) -> None:
         """Pass over what a good checksum does not make sensible."""
