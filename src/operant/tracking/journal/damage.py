@@ -215,4 +215,6 @@ def _is_report(report: Any) -> bool:
     if type(report) is not list or len(report) != 3:
         return False
     step, value, wall = report
-    return _is_number(step) and type(value) in _NUMBER and _is_number(wall)
+    if type(step) in _NUMBER and type(value) in _NUMBER and type(wall) in _NUMBER:
+        return -_LARGEST < step < _LARGEST and -_LARGEST < wall < _LARGEST
+    return False

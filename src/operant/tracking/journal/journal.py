@@ -26,7 +26,7 @@ from operant.tracking.format.blocks import (
     encode_json,
 )
 from operant.tracking.format.tail import BlockTail
-from operant.tracking.journal.compact import SEVERAL, expand, records_in
+from operant.tracking.journal.compact import expand, records_in
 from operant.tracking.journal.damage import Damage, is_sound
 from operant.tracking.journal.lease import Lease
 
@@ -91,7 +91,8 @@ class JournalReader:
                         sequence += 1
                         continue
                     epoch = line.get("epoch", 0)
-                    count = records_in(line) if line["type"] in SEVERAL else 1
+                    kind = line["type"]
+                    count = 2 if kind == "begun" else records_in(line) if kind == "done" else 1
                     if epoch >= self.epoch and sequence >= self.next_sequence:
                         if sequence > self.next_sequence:
                             self.damage.add(self._end_of_last(), sequence - self.next_sequence)
