@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     )
     from operant.auto.dataset import DatasetResult, RLDataset
     from operant.auto.datasets import RLGymDataset, launch_dataset, log_video
-    from operant.auto.entry import generate_env_config, launch
     from operant.auto.envs import get_available_environments
     from operant.auto.frames import Frame, frame_class
     from operant.auto.launching import LaunchResult
     from operant.auto.logger import OperantLogger
+    from operant.auto.starting import generate_env_config, launch
 
 # torch and Lightning are loaded when a name that needs them is asked for; writing a config needs no Lightning.
 _HOMES = {
@@ -34,11 +34,11 @@ _HOMES = {
     "check_config": ".config",
     "frame_class": ".frames",
     "generate_algorithm_config": ".config",
-    "generate_env_config": ".entry",
+    "generate_env_config": ".starting",
     "generate_training_config": ".config",
     "get_available_algorithms": ".config",
     "get_available_environments": ".envs",
-    "launch": ".entry",
+    "launch": ".starting",
     "launch_dataset": ".datasets",
     "log_video": ".datasets",
     "read_config": ".config",

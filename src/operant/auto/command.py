@@ -18,8 +18,6 @@ from typing import Any
 
 from operant.errors import OperantError, UsageError
 
-__all__ = ["configure", "main", "run"]
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -73,11 +71,11 @@ def _list(args: argparse.Namespace) -> int:
 
 def _generate(args: argparse.Namespace) -> int:
     from operant.auto.config import generate_algorithm_config, generate_training_config, plain_config, write_config
-    from operant.auto.entry import generate_env_config
+    from operant.auto.starting import generate_env_config
 
     given: dict[str, Any] = {}
     if args.preset:
-        from operant.auto.presets import config_of_preset
+        from operant.auto.config import config_of_preset
 
         given = config_of_preset(args.preset)
         if args.algo and args.algo.upper() != given["frame"]:
@@ -99,7 +97,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 def _launch(args: argparse.Namespace) -> int:
     from operant.auto.config import read_config
-    from operant.auto.entry import launch
+    from operant.auto.starting import launch
 
     path = Path(args.config)
     config = read_config(path)

@@ -15,18 +15,6 @@ from operant.errors import UsageError, nearest
 from operant.settings import fill, setting, to_mapping
 from operant.training.machin import PARTS, from_machin, to_machin
 
-__all__ = [
-    "LaunchSettings",
-    "Plan",
-    "check_config",
-    "generate_algorithm_config",
-    "generate_training_config",
-    "get_available_algorithms",
-    "plain_config",
-    "read_config",
-    "write_config",
-]
-
 Config = dict[str, Any]
 
 
@@ -222,3 +210,22 @@ def plain_config(config: Any) -> Any:
         return plain_config(to_mapping(config))
     kind: Any = config if hasattr(config, "__qualname__") else type(config)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def config_of_preset(name: str) -> dict[str, Any]:
+    """The algorithm, its settings, networks and environment as a preset of `operant train` has them."""
+    from operant.training.targets import load_config
+
+    config = load_config(name)
+    model = {
+        key: value for key, value in to_mapping(config.model).items() if key in ("hidden", "activation", "orthogonal")
+    }
+    env = to_mapping(config.env)
+    train = {"env_name": env.pop("id"), **{key: value for key, value in env.items() if value}}
+    test = {key: train[key] for key in ("env_name", "arguments", "wrappers") if key in train}
+    return {
+        "frame": config.algorithm["name"].upper(),
+        "frame_config": {**to_machin(config.algorithm_settings), "model": model},
+        "train_env_config": train,
+        "test_env_config": test,
+    }

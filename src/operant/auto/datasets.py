@@ -17,8 +17,6 @@ from operant.auto.learners import DatasetLearner
 from operant.auto.parts import prepare_parts
 from operant.envs import make_env
 
-__all__ = ["RLGymDataset", "gym_env_dataset_creator", "launch_dataset", "log_video"]
-
 
 def launch_dataset(
     config: Mapping[str, Any],

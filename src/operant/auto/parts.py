@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +14,14 @@ from torch import nn
 
 from operant.algorithms import DataSpec, find_algorithm
 from operant.auto.config import Config, Plan, asked_gpus
-from operant.auto.naming import resolve
 from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
-from operant.errors import UsageError
+from operant.errors import UsageError, nearest
 from operant.models.devices import check_device_name
 from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.settings import fill, to_mapping
 from operant.training.config import TrainConfig
-
-__all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names", "training_config"]
 
 
 @dataclass(frozen=True)
@@ -252,7 +249,7 @@ def probe(algorithm: Any, observation_space: Any) -> None:
         return  # built from the spaces
     example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
     network = algorithm.network
-    with torch.no_grad(), algorithm.modes.acting() if algorithm.modes is not None else nullcontext():
+    with torch.no_grad():
         try:
             output = network(to_tensors(example, torch.device(algorithm.device)))
         except UsageError:
@@ -289,3 +286,47 @@ def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episo
             "log": {"every": 1000},
         }
     )
+
+
+# Where torch keeps its own, by the key of the config; models have no such place.
+_TORCH = {
+    "optimizer": "torch.optim",
+    "lr_scheduler": "torch.optim.lr_scheduler",
+    "criterion": "torch.nn",
+    "replay_buffer": "operant.data",
+}
+
+
+def resolve(key: str, given: Any, names: Mapping[str, Any] | None = None) -> Any:
+    """The object behind ``given``; anything but a string is taken as it is.
+
+    A dotted name is imported. A plain one is looked for in torch's package for the key (not for models), then among
+    ``names``: those of the module that called `launch`. Other modules of the call stack are not searched.
+    """
+    if not isinstance(given, str):
+        return given
+    if "." in given or ":" in given:
+        return _imported(key, given)
+    tried = []
+    place = _TORCH.get(key)
+    if place is not None:
+        module = importlib.import_module(place)
+        if hasattr(module, given):
+            return getattr(module, given)
+        tried.append(f"{place}.{given}{nearest(given, [name for name in dir(module) if name[:1].isupper()])}")
+    if names is not None:
+        if given in names:
+            return names[given]
+        tried.append(f"{given!r} in the calling module {names.get('__name__', '?')!r}")
+    hint = "write it as 'module.Name' (the file lies beside the config or in the current folder)"
+    looked = f"tried {' and '.join(tried)}; " if tried else ""
+    raise UsageError(f"frame_config.{key}: {given!r} was not found: {looked}{hint}")
+
+
+def _imported(key: str, name: str) -> Any:
+    from operant.models.loading import import_name
+
+    try:
+        return import_name(name)
+    except UsageError as error:
+        raise UsageError(f"frame_config.{key}: tried to import {name!r}: {error}") from None

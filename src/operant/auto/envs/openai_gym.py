@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from operant.auto.config import Plan
     from operant.auto.launching import LaunchResult
 
-__all__ = ["GymTestEnv", "GymTrainEnv", "generate_env_config", "launch"]
-
 Config = dict[str, Any]
 
 

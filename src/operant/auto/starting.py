@@ -14,8 +14,6 @@ from operant.errors import MissingExtraError
 if TYPE_CHECKING:
     from operant.auto.launching import LaunchResult
 
-__all__ = ["generate_env_config", "launch"]
-
 
 def generate_env_config(env: str, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Add an environment to a config; what the config has of it already stays."""
