@@ -120,7 +120,7 @@ def test_own_modules_as_class_instance_and_name():
     by_instance = DQN(ROW, spaces.Discrete(2), model=ModelSettings(network=instance))
     assert by_instance.network.q is instance
     assert by_instance._target_q is not by_instance._q
-    assert not np.shares_memory(by_instance.flat.array, by_instance._target_flat.array)
+    assert not np.shares_memory(by_instance._flat.array, by_instance._target_flat.array)
 
 
 def test_a_plain_sequential_of_ones_own_takes_the_fast_path():
