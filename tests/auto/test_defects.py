@@ -25,7 +25,7 @@ from operant.auto import (
 )
 from operant.auto.command import main
 from operant.auto.datasets import RLGymDataset
-from operant.auto.parts import resolve
+from operant.auto.naming import resolve
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.tracking import Run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,10 @@ from torch import nn
 
 from operant.algorithms import DataSpec, find_algorithm
 from operant.auto.config import Config, Plan, asked_gpus
+from operant.auto.naming import resolve, resolve_class
 from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
-from operant.errors import UsageError, nearest
+from operant.errors import UsageError
 from operant.models.devices import check_device_name
 from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
@@ -71,14 +71,11 @@ def prepare_parts(plan: Plan) -> Parts:
     spec: DataSpec = algorithm.data_spec(plan.settings)
     _check_limits(plan, spec)
     settings, buffer = _buffer(plan, spec)
-    optimizer = resolve("optimizer", given.get("optimizer"))
-    if optimizer is not None and not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
-        raise UsageError(f"frame_config.optimizer is a class of torch.optim.Optimizer or its name, got {optimizer!r}")
-    scheduler = resolve("lr_scheduler", given.get("lr_scheduler"))
+    optimizer, scheduler = (
+        None if given.get(key) is None else resolve_class(key, given[key]) for key in ("optimizer", "lr_scheduler")
+    )
     if scheduler is None and (given.get("lr_scheduler_args") or given.get("lr_scheduler_kwargs")):
         raise UsageError("frame_config has lr_scheduler_args or lr_scheduler_kwargs, but no lr_scheduler")
-    if scheduler is not None and not isinstance(scheduler, type):
-        raise UsageError(f"frame_config.lr_scheduler is a class or its name, got {scheduler!r}")
     if given.get("visualize_dir") and not given.get("visualize"):
         raise UsageError("frame_config.visualize_dir is set, but visualize is false: set it to true, or leave both")
     return Parts(
@@ -286,47 +283,3 @@ def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episo
             "log": {"every": 1000},
         }
     )
-
-
-# Where torch keeps its own, by the key of the config; models have no such place.
-_TORCH = {
-    "optimizer": "torch.optim",
-    "lr_scheduler": "torch.optim.lr_scheduler",
-    "criterion": "torch.nn",
-    "replay_buffer": "operant.data",
-}
-
-
-def resolve(key: str, given: Any, names: Mapping[str, Any] | None = None) -> Any:
-    """The object behind ``given``; anything but a string is taken as it is.
-
-    A dotted name is imported. A plain one is looked for in torch's package for the key (not for models), then among
-    ``names``: those of the module that called `launch`. Other modules of the call stack are not searched.
-    """
-    if not isinstance(given, str):
-        return given
-    if "." in given or ":" in given:
-        return _imported(key, given)
-    tried = []
-    place = _TORCH.get(key)
-    if place is not None:
-        module = importlib.import_module(place)
-        if hasattr(module, given):
-            return getattr(module, given)
-        tried.append(f"{place}.{given}{nearest(given, [name for name in dir(module) if name[:1].isupper()])}")
-    if names is not None:
-        if given in names:
-            return names[given]
-        tried.append(f"{given!r} in the calling module {names.get('__name__', '?')!r}")
-    hint = "write it as 'module.Name' (the file lies beside the config or in the current folder)"
-    looked = f"tried {' and '.join(tried)}; " if tried else ""
-    raise UsageError(f"frame_config.{key}: {given!r} was not found: {looked}{hint}")
-
-
-def _imported(key: str, name: str) -> Any:
-    from operant.models.loading import import_name
-
-    try:
-        return import_name(name)
-    except UsageError as error:
-        raise UsageError(f"frame_config.{key}: tried to import {name!r}: {error}") from None
