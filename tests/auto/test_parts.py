@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,16 @@ from tests.auto import networks
 from torch import nn
 
 from operant.algorithms.on_policy import Prepared
-from operant.auto import check_config, generate_algorithm_config, launch
+from operant.auto import (
+    RLGymContActDataset,
+    RLGymDiscActDataset,
+    assert_and_get_valid_criterion,
+    assert_and_get_valid_lr_scheduler,
+    assert_and_get_valid_optimizer,
+    check_config,
+    generate_algorithm_config,
+    launch,
+)
 from operant.auto.frames import frame_class
 from operant.auto.parts import prepare_parts, resolve_names
 from operant.data import ReplayBuffer
@@ -51,6 +61,36 @@ def batch(rows=32):
 def test_a_model_is_named_in_every_way(given):
     found = prepared(models=[given, given]).model.network["class"]
     assert issubclass(found, networks.QNet)
+
+
+class Halved(torch.optim.SGD):
+    pass
+
+
+def test_a_class_is_found_by_the_words_of_machin():
+    assert assert_and_get_valid_optimizer("Adam") is torch.optim.Adam
+    assert assert_and_get_valid_optimizer("Halved") is Halved
+    assert assert_and_get_valid_lr_scheduler("StepLR") is torch.optim.lr_scheduler.StepLR
+    assert assert_and_get_valid_criterion("torch.nn.MSELoss") is nn.MSELoss
+    for find, wrong in (
+        (assert_and_get_valid_optimizer, "Adamm"),
+        (assert_and_get_valid_optimizer, nn.MSELoss),
+        (assert_and_get_valid_criterion, 3),
+        (assert_and_get_valid_lr_scheduler, None),
+    ):
+        with pytest.raises(UsageError, match=r"frame_config\."):
+            find(wrong)
+
+
+def test_the_datasets_of_machin_play_a_gymnasium_environment():
+    frame = frame_with()
+    episode = next(RLGymDiscActDataset(frame, gymnasium.make("CartPole-v1"), render_every_episode=0))
+    assert episode.total_reward == len(episode) > 5
+    with pytest.raises(UsageError, match="RLGymDataset takes all"):
+        RLGymContActDataset(frame, gymnasium.make("CartPole-v1"))
+    actor = frame_with("PPO", "Pendulum-v1")
+    episode = next(RLGymContActDataset(actor, gymnasium.make("Pendulum-v1"), None))
+    assert len(episode) == 200 and episode.observations[-1]["truncated"]
 
 
 def test_names_of_modules_that_did_not_call_are_not_searched():
@@ -143,7 +183,7 @@ def test_an_optimizer_steps_as_it_does_in_torch(optimizer):
     kind = frame.parts.optimizer
     own = kind(twin.parameters(), lr=0.01)
     for _ in range(3):
-        target = torch.from_numpy(algorithm.targets(data))
+        target = torch.from_numpy(algorithm._targets(data))
         chosen = twin(torch.from_numpy(data["obs"])).gather(1, torch.from_numpy(data["action"])[:, None])[:, 0]
         own.zero_grad()
         nn.functional.mse_loss(chosen, target).backward()
@@ -180,8 +220,8 @@ def test_an_optimizer_that_cannot_step_on_a_gradient_says_so():
 def test_a_criterion_decides_the_gradient(criterion, kwargs, expected):
     frame = frame_with(criterion=criterion, criterion_kwargs=kwargs, gradient_max="Infinity", model={"hidden": [8]})
     algorithm, data = frame.algorithm, batch()
-    target = torch.from_numpy(algorithm.targets(data))
-    chosen = algorithm.q.tensors(data["obs"]).gather(1, torch.from_numpy(data["action"])[:, None])[:, 0]
+    target = torch.from_numpy(algorithm._targets(data))
+    chosen = algorithm._q.tensors(data["obs"]).gather(1, torch.from_numpy(data["action"])[:, None])[:, 0]
     wanted = torch.autograd.grad(expected(chosen - target).mean(), list(algorithm.network.parameters()))
     algorithm.learn(data)
     for parameter, gradient in zip(algorithm.network.parameters(), wanted, strict=True):
@@ -282,4 +322,4 @@ def test_a_policy_with_state_noise_says_how_likely_its_actions_are():
     assert action.shape == (3, 1) and log_prob.shape == entropy.shape == (3,)
     obs = frame.algorithm.adapter.adapt(state["state"].numpy())
     part = Prepared(obs, action.numpy(), None, *[np.zeros(3, np.float32)] * 4)
-    torch.testing.assert_close(log_prob, frame.algorithm.torch_forward(part)[0].detach())
+    torch.testing.assert_close(log_prob, frame.algorithm._torch_forward(part)[0].detach())

@@ -18,8 +18,6 @@ from typing import Any
 
 from operant.errors import OperantError, UsageError
 
-__all__ = ["configure", "main", "run"]
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -72,12 +70,17 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from operant.auto.config import generate_algorithm_config, generate_training_config, plain_config, write_config
-    from operant.auto.entry import generate_env_config
+    from operant.auto.config import (
+        generate_algorithm_config,
+        generate_env_config,
+        generate_training_config,
+        plain_config,
+        write_config,
+    )
 
     given: dict[str, Any] = {}
     if args.preset:
-        from operant.auto.presets import config_of_preset
+        from operant.auto.config import config_of_preset
 
         given = config_of_preset(args.preset)
         if args.algo and args.algo.upper() != given["frame"]:
@@ -98,8 +101,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def _launch(args: argparse.Namespace) -> int:
-    from operant.auto.config import read_config
-    from operant.auto.entry import launch
+    from operant.auto.config import launch, read_config
 
     path = Path(args.config)
     config = read_config(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import nn
 
 from operant.algorithms import DataSpec, find_algorithm
 from operant.auto.config import Config, Plan, asked_gpus
-from operant.auto.naming import resolve
+from operant.auto.naming import resolve, resolve_class
 from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.errors import UsageError
@@ -23,8 +22,6 @@ from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.settings import fill, to_mapping
 from operant.training.config import TrainConfig
-
-__all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names", "training_config"]
 
 
 @dataclass(frozen=True)
@@ -74,14 +71,11 @@ def prepare_parts(plan: Plan) -> Parts:
     spec: DataSpec = algorithm.data_spec(plan.settings)
     _check_limits(plan, spec)
     settings, buffer = _buffer(plan, spec)
-    optimizer = resolve("optimizer", given.get("optimizer"))
-    if optimizer is not None and not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
-        raise UsageError(f"frame_config.optimizer is a class of torch.optim.Optimizer or its name, got {optimizer!r}")
-    scheduler = resolve("lr_scheduler", given.get("lr_scheduler"))
+    optimizer, scheduler = (
+        None if given.get(key) is None else resolve_class(key, given[key]) for key in ("optimizer", "lr_scheduler")
+    )
     if scheduler is None and (given.get("lr_scheduler_args") or given.get("lr_scheduler_kwargs")):
         raise UsageError("frame_config has lr_scheduler_args or lr_scheduler_kwargs, but no lr_scheduler")
-    if scheduler is not None and not isinstance(scheduler, type):
-        raise UsageError(f"frame_config.lr_scheduler is a class or its name, got {scheduler!r}")
     if given.get("visualize_dir") and not given.get("visualize"):
         raise UsageError("frame_config.visualize_dir is set, but visualize is false: set it to true, or leave both")
     return Parts(
@@ -252,7 +246,7 @@ def probe(algorithm: Any, observation_space: Any) -> None:
         return  # built from the spaces
     example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
     network = algorithm.network
-    with torch.no_grad(), algorithm.modes.acting() if algorithm.modes is not None else nullcontext():
+    with torch.no_grad():
         try:
             output = network(to_tensors(example, torch.device(algorithm.device)))
         except UsageError:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from operant.searchers._acquisition import Maximiser
-from operant.searchers._history import History
-from operant.searchers._records import Trial
 from operant.searchers._regions import Region
 from operant.searchers._surrogate import Surrogate
+from operant.searchers._trial_arrays import TrialArrays
+from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
 # The paper's: the box's side at first, at most, and when it has collapsed; successes in a row that double it.
@@ -27,7 +27,7 @@ class TrustRegion:
 
     def __init__(self, space: Container, most_points: int) -> None:
         self._space = space
-        self.history = History(space)
+        self.history = TrialArrays(space)
         self._surrogate = Surrogate(space, self.history, most_points)
         self._maximiser = Maximiser(space.layout)
         self._categories = np.array([a.categorical for a in space.layout.arguments], dtype=bool)

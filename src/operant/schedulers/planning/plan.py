@@ -28,14 +28,11 @@ from operant.schedulers.criteria import (
 )
 from operant.schedulers.planning.custom import import_custom
 from operant.schedulers.planning.gpus import GpuPool
-from operant.schedulers.planning.rewards import RewardRule
-from operant.schedulers.planning.seeds import SeedPlan
+from operant.schedulers.planning.rewards import RewardRule, SeedPlan
 from operant.schedulers.planning.template import RESERVED, Template
 from operant.searchers import BaseSearcher, build_searcher
 from operant.sites.base import Limits
 from operant.space import Dict, build_space, check_paths, load_yaml_file
-
-__all__ = ["SearchPlan", "load_plan", "make_plan"]
 
 _TOP = (
     "task", "searcher", "scheduler", "assessor", "pavi", "use_spe", "generate_log", "custom_imports", "seeds",
