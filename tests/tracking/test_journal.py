@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 
 from operant.errors import OperantError
-from operant.tracking.format.blocks import decode_records
-from operant.tracking.format.tail import BlockTail
+from operant.tracking.format.blocks import BlockTail, decode_records
 from operant.tracking.journal import (
     Journal,
     JournalReader,
     Lease,
     LeaseHeldError,
     collect_messages,
-    compact,
     post_message,
+    trial_lines,
 )
 from operant.tracking.journal.damage import is_sound
 
@@ -46,7 +45,7 @@ def test_what_was_committed_is_replayed_in_order(tmp_path: Path) -> None:
 
 def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "s") as journal:
-        lines = compact.Lines(journal.epoch, "acc")
+        lines = trial_lines.Lines(journal.epoch, "acc")
         journal.append("x", n=0)
         journal.append_line(*lines.begun(3, {"lr": 0.5}, {"parent": 1}))
         journal.commit()
@@ -77,10 +76,10 @@ def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
 def test_what_is_put_together_by_hand_reads_as_what_the_encoder_writes(reward: Any, value: Any, more: Any) -> None:
     values = {'a "name"': reward, **more}
     returned = {"time": 1e-7, "value": value}
-    line, count = compact.Lines(4, 'a "name"').done(12, values, 1.0, 2.0, returned)
+    line, count = trial_lines.Lines(4, 'a "name"').done(12, values, 1.0, 2.0, returned)
     [found] = decode_records(line.encode("ascii"))
     expected = {"type": "done", "epoch": 4, "number": 12, "values": values, "of": 'a "name"', "wall": 2.0}
-    assert repr(found) == repr({**expected, "returned": returned}) and count == compact.records_in(found) == 3
+    assert repr(found) == repr({**expected, "returned": returned}) and count == trial_lines.records_in(found) == 3
 
 
 def test_lines_of_an_earlier_version_are_read(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from operant.status import Status
 from operant.tracking import Run
 from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.journal import post_message
-from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.tracking.reading.filters import filter_runs, mentions, sort_runs
 from operant.tracking.reading.index import RunRow
+from operant.tracking.reading.summary import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import LOOK_SECONDS, AppState
 from operant.web.cache import run_folder

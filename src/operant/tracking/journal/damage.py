@@ -215,6 +215,5 @@ def _is_report(report: Any) -> bool:
     if type(report) is not list or len(report) != 3:
         return False
     step, value, wall = report
-    if type(step) in _NUMBER and type(value) in _NUMBER and type(wall) in _NUMBER:
-        return -_LARGEST < step < _LARGEST and -_LARGEST < wall < _LARGEST
-    return False
+    numbers = type(step) in _NUMBER and type(value) in _NUMBER and type(wall) in _NUMBER
+    return numbers and -_LARGEST < step < _LARGEST and -_LARGEST < wall < _LARGEST

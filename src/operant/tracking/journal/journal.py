@@ -20,15 +20,15 @@ from operant.tracking.format.blocks import (
     MAX_PAYLOAD,
     RECORDS,
     Block,
+    BlockTail,
     decode_blocks,
     encode_block,
     encode_file_header,
     encode_json,
 )
-from operant.tracking.format.tail import BlockTail
-from operant.tracking.journal.compact import expand, records_in
 from operant.tracking.journal.damage import Damage, is_sound
 from operant.tracking.journal.lease import Lease
+from operant.tracking.journal.trial_lines import expand, records_in
 
 __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
 
@@ -233,7 +233,7 @@ class Journal:
             return self._sequence - 1
 
     def append_line(self, line: str, records: int) -> None:
-        """Add a line that stands for several records; :mod:`operant.tracking.journal.compact` makes them."""
+        """Add a line that stands for several records; :mod:`operant.tracking.journal.trial_lines` makes them."""
         with self._lock:
             self._pending.append(line)
             self._counts.append(records)
