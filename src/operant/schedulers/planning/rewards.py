@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,8 +24,10 @@ _MEAN_LAST = re.compile(r"mean_last_([1-9][0-9]*)")
 _RULES = ("last", "max", "min", "mean_last_N")
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|inf|nan)"
 _MOST_LINE = 1 << 16
+_LARGEST = 4 << 20  # of a result.json: a hundred thousand numbers
 RACE_ALPHA = 0.1
 _FEWEST_FOR_TEST = 2
+_MOST_SEEDS = 100_000
 
 History = list[dict[str, Any]]
 
@@ -144,9 +147,11 @@ class JobReader:
             if not path.is_file():
                 continue
             if name.endswith(".json"):
+                if path.stat().st_size > _LARGEST:
+                    raise UsageError(f"{name} is larger than {_LARGEST >> 20} MB")
                 try:
                     content = json.loads(path.read_bytes())
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise UsageError(f"{name} cannot be read: {error}") from None
             else:
                 from operant.schedulers.planning.pickles import load_plain_pickle
@@ -165,8 +170,8 @@ class JobReader:
         values = content if isinstance(content, list) else [content]
         try:
             numbers = [float(value) for value in values]
-        except (TypeError, ValueError):
-            raise UsageError(f"{name}: {self.rule.attribute!r} is no number: {content!r:.80}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"{name}: {self.rule.attribute!r} is no number: {reprlib.repr(content)}") from None
         return self.rule.reward_of(numbers), None
 
     def _read_stdout(self, ended: bool) -> bool:
@@ -271,13 +276,19 @@ def _parse_seeds(seeds: Any) -> tuple[int | None, ...]:
     if seeds is None:
         return (None,)
     if is_whole(seeds, 1):
+        _check_count(seeds, ("seeds",))
         return tuple(range(seeds))
-    good = isinstance(seeds, (list, tuple)) and seeds and all(is_whole(one) for one in seeds)
+    good = isinstance(seeds, (list, tuple)) and seeds and all(is_whole(one) and abs(one) < 1 << 63 for one in seeds)
     if not good:
         raise ConfigError(f"`seeds` is a list of whole numbers such as [0, 1, 2], not {seeds!r}", ("seeds",))
     if len(set(seeds)) != len(seeds):
         raise ConfigError(f"`seeds` names a seed twice: {seeds!r}", ("seeds",))
     return tuple(seeds)
+
+
+def _check_count(count: int, path: tuple[str, ...]) -> None:
+    if count > _MOST_SEEDS:
+        raise ConfigError(f"at most {_MOST_SEEDS:,} seeds, not {count}", path)
 
 
 def _parse_check(check: Any, seeds: Sequence[int | None]) -> tuple[int, tuple[int, ...]]:
@@ -290,6 +301,7 @@ def _parse_check(check: Any, seeds: Sequence[int | None]) -> tuple[int, tuple[in
             raise ConfigError(unknown("key of final_check", key, ("top", "seeds")), ("final_check", str(key)))
     top = whole_number(check.get("top", 3), "top", 1, ("final_check", "top"))
     count = whole_number(check.get("seeds", 5), "seeds", 1, ("final_check", "seeds"))
+    _check_count(count, ("final_check", "seeds"))
     # Held out: seeds that the search has not seen.
     first = 1 + max((one for one in seeds if one is not None), default=999)
     return top, tuple(range(first, first + count))
