@@ -149,11 +149,6 @@ def memory_of(pids: list[int]) -> int:
     return total
 
 
-def exit_code(status: int) -> int:
-    """That of a status as `wait` gives it; minus the signal that ended the process. (Python 3.8 has no such function.)"""
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
 def identity(pid: int) -> dict[str, object]:
     """What tells this process from a later one with the same number."""
     try:
@@ -165,7 +160,7 @@ def identity(pid: int) -> dict[str, object]:
     return {"pid": pid, "ticks": ticks, "boot": boot, "host": socket.gethostname()}
 
 
-@functools.lru_cache(maxsize=None)  # noqa: UP033 - `cache` came with Python 3.9
+@functools.cache
 def boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", "rb") as stream:
         return stream.read().strip().decode()
@@ -438,7 +433,7 @@ class Supervisor:
                 self.outputs[descriptor].write(data)
 
     def _finish(self, began_wall: float, seconds: float) -> None:
-        code = None if self.status is None else exit_code(self.status)
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
         stamps = result_stamps(self.spec["cwd"])

@@ -56,7 +56,10 @@ def load_plain_pickle(path: Path) -> Any:
         raise UsageError(f"{path.name} is larger than {_LARGEST >> 20} MB")
     try:
         data = path.read_bytes()
-        if len(data) > _SMALL and sum(1 for _ in itertools.islice(pickletools.genops(data), _MOST_STEPS)) == _MOST_STEPS:
+        if (
+            len(data) > _SMALL
+            and sum(1 for _ in itertools.islice(pickletools.genops(data), _MOST_STEPS)) == _MOST_STEPS
+        ):
             raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
         return _PlainUnpickler(io.BytesIO(data)).load()
     except UsageError as error:

@@ -214,7 +214,7 @@ def find_event_files(folder: str | os.PathLike[str], *, without: Collection[str]
     """
     found: list[Path] = []
     seen: set[tuple[int, int]] = set()
-    passed_over = {os.path.join(folder, name) for name in without}
+    passed_over = {Path(folder, name) for name in without}
     for parent, subfolders, names in os.walk(folder, followlinks=True):
         try:
             status = Path(parent).stat()
@@ -226,8 +226,8 @@ def find_event_files(folder: str | os.PathLike[str], *, without: Collection[str]
             continue
         seen.add(identity)
         if passed_over:
-            subfolders[:] = [name for name in subfolders if os.path.join(parent, name) not in passed_over]
-            names = [name for name in names if os.path.join(parent, name) not in passed_over]
+            subfolders[:] = [name for name in subfolders if Path(parent, name) not in passed_over]
+            names = [name for name in names if Path(parent, name) not in passed_over]
         subfolders.sort()
         found += [Path(parent, name) for name in names if _is_event_file(name)]
     return sorted(found, key=lambda path: (path.parent, path.name))
