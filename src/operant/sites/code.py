@@ -20,8 +20,6 @@ from operant.errors import UsageError
 from operant.sites.wrapper import RESULT_NAMES
 from operant.tracking.format.blocks import FILE_MAGIC
 
-__all__ = ["CodeSnapshot", "remove_tree", "take_snapshot"]
-
 NEVER = frozenset({".git", ".venv", ".operant"})
 # What `search-ctl export` leaves below the current folder is no code: else an export would look like a change of it.
 _ARCHIVE = re.compile(r"(.*/)?archive/[^/]+\.\d{14}\.tar\.gz")

@@ -30,7 +30,8 @@ _NOTHING: dict[str, Any] = {}
 RACE_ALPHA = 0.1
 _FEWEST_FOR_TEST = 2
 
-History = list[dict[str, Any]]
+Reports = list[dict[str, Any]]
+"""What a job reported of one scalar, as assessors take it: ``{'iteration', 'value', 'created'}``, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ class JobReader:
         """Names in the work folder that lead to what is not the job's own."""
         self.reported = False
         """Whether its result was there, if only as NaN."""
-        self.printed: History = []
+        self.printed: Reports = []
         self._run: Run | None = None
         self._events: dict[Path, EventFileReader] = {}
-        self._event_points: dict[str, History] = {}
+        self._event_points: dict[str, Reports] = {}
         self._read_bytes = 0
         self._rest = b""
 
@@ -120,7 +121,7 @@ class JobReader:
             fresh = self._read_events() or fresh
         return fresh
 
-    def history(self, tag: str | None = None) -> History:
+    def history(self, tag: str | None = None) -> Reports:
         """A scalar's reports so far, as assessors take them."""
         tag = tag or self.rule.attribute
         if self.rule.pattern is not None and tag == self.rule.attribute:
