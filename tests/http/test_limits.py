@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.machine import patience
 
-from operant.http import limits
+from operant.http import server as limits
 from operant.http.server import application, listen, run_server
 
 TOKEN = "a token of some length"

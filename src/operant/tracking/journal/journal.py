@@ -131,8 +131,10 @@ class JournalReader:
     def _rest(self) -> bytes:
         try:
             with self.path.open("rb") as file:
-                file.seek(max(self.offset, FILE_HEADER_SIZE))
-                return file.read(_LONGEST_REST)
+                start = max(self.offset, FILE_HEADER_SIZE)
+                left = os.fstat(file.fileno()).st_size - start
+                file.seek(start)
+                return file.read(min(left, _LONGEST_REST)) if left > 0 else b""  # memory is taken for all that is asked
         except OSError:
             return b""
 
