@@ -12,6 +12,8 @@ from operant.registry import Registry
 __all__ = ["SITES", "Event", "Found", "Limits", "Site", "Submission", "make_token", "parse_token"]
 
 SITES = Registry("site", "operant.sites")
+SITES.declare("local", "operant.sites.local:LocalSite")
+SITES.declare("slurm", "operant.sites.slurm:SlurmSite")
 
 
 @dataclass(frozen=True, slots=True)
