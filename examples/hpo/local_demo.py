@@ -1,10 +1,10 @@
 """Five trainings of a config file that stays as it is, four at a time; the search varies its discount factor."""
 
-import logging
 from pathlib import Path
 
-from operant import log
-from operant.hpo import R, hpo, run_scheduler_local, uniform
+from operant import logging
+from operant.hpo import R, hpo, uniform
+from operant.scheduler import run_scheduler_local
 
 
 def demo():
@@ -25,5 +25,5 @@ def demo():
 
 
 if __name__ == "__main__":
-    log.try_init_root(logging.INFO)
+    logging.try_init_root(logging.INFO)
     demo()

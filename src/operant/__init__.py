@@ -8,11 +8,11 @@ from operant._lazy import load_when_used
 from operant._version import __version__
 
 if TYPE_CHECKING:
-    from operant.tracking import Run, SummaryWriter
+    from operant.tracking import Run, SummaryWriter, get_latest_scalar
 
-__all__ = ["Run", "SummaryWriter", "__version__"]
+__all__ = ["Run", "SummaryWriter", "__version__", "get_latest_scalar"]
 
-__getattr__ = load_when_used(__name__, {"Run": "operant.tracking", "SummaryWriter": "operant.tracking"})
+__getattr__ = load_when_used(__name__, dict.fromkeys(("Run", "SummaryWriter", "get_latest_scalar"), "operant.tracking"))
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,16 @@ from tests.auto import networks
 from torch import nn
 
 from operant.algorithms.on_policy import Prepared
-from operant.auto import check_config, generate_algorithm_config, launch
+from operant.auto import (
+    RLGymContActDataset,
+    RLGymDiscActDataset,
+    assert_and_get_valid_criterion,
+    assert_and_get_valid_lr_scheduler,
+    assert_and_get_valid_optimizer,
+    check_config,
+    generate_algorithm_config,
+    launch,
+)
 from operant.auto.frames import frame_class
 from operant.auto.parts import prepare_parts, resolve_names
 from operant.data import ReplayBuffer
@@ -51,6 +61,36 @@ def batch(rows=32):
 def test_a_model_is_named_in_every_way(given):
     found = prepared(models=[given, given]).model.network["class"]
     assert issubclass(found, networks.QNet)
+
+
+class Halved(torch.optim.SGD):
+    pass
+
+
+def test_a_class_is_found_by_the_words_of_machin():
+    assert assert_and_get_valid_optimizer("Adam") is torch.optim.Adam
+    assert assert_and_get_valid_optimizer("Halved") is Halved
+    assert assert_and_get_valid_lr_scheduler("StepLR") is torch.optim.lr_scheduler.StepLR
+    assert assert_and_get_valid_criterion("torch.nn.MSELoss") is nn.MSELoss
+    for find, wrong in (
+        (assert_and_get_valid_optimizer, "Adamm"),
+        (assert_and_get_valid_optimizer, nn.MSELoss),
+        (assert_and_get_valid_criterion, 3),
+        (assert_and_get_valid_lr_scheduler, None),
+    ):
+        with pytest.raises(UsageError, match=r"frame_config\."):
+            find(wrong)
+
+
+def test_the_datasets_of_machin_play_a_gymnasium_environment():
+    frame = frame_with()
+    episode = next(RLGymDiscActDataset(frame, gymnasium.make("CartPole-v1"), render_every_episode=0))
+    assert episode.total_reward == len(episode) > 5
+    with pytest.raises(UsageError, match="RLGymDataset takes all"):
+        RLGymContActDataset(frame, gymnasium.make("CartPole-v1"))
+    actor = frame_with("PPO", "Pendulum-v1")
+    episode = next(RLGymContActDataset(actor, gymnasium.make("Pendulum-v1"), None))
+    assert len(episode) == 200 and episode.observations[-1]["truncated"]
 
 
 def test_names_of_modules_that_did_not_call_are_not_searched():

@@ -5,7 +5,7 @@ import threading
 import pytest
 from tests.machine import patience
 
-from operant.framework import Context, Task
+from operant.framework import Context, FrameworkError, Parallel, Task
 
 
 def test_on_once_off() -> None:
@@ -99,3 +99,13 @@ def test_a_local_listener_that_fails_fails_the_emitter() -> None:
         task.on("e", fails)
         task.use(middleware)
         task.run(max_step=1)
+
+
+def test_what_di_engine_has_and_operant_has_not_is_refused_with_the_way_to_go() -> None:
+    with Task() as task:
+        with pytest.raises(FrameworkError, match="wait_newer"):
+            task.on("sync_parallel_ctx", print)
+        with pytest.raises(FrameworkError, match="wait_newer"):
+            task.wait_for("sync_parallel_ctx", timeout=0)
+    with pytest.raises(FrameworkError, match="router"):
+        Parallel()

@@ -46,6 +46,8 @@ def test_both_parts_of_a_generator_are_one_time_and_the_step_holds_all() -> None
         task.use_step_wrapper(timer)
         task.use(train).use(around)
         task.run(max_step=3)
+    assert [len(times) for times in timer.records.values()] == [3, 3, 3]
+    assert min(timer.records["around"]) >= 6.0
     means = timer.means()
     assert means["around"] >= 6.0 and means["step"] >= means["around"] > means["train"]
 

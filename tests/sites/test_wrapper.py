@@ -16,7 +16,7 @@ import pytest
 from tests.machine import patience
 
 from operant.sites import Event, Limits, LocalSite, Submission, wrapper
-from operant.sites.clock import SystemClock
+from operant.sites.base import SystemClock
 
 PYTHON = sys.executable
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.machine import patience
 
-from operant import Run, SummaryWriter
+from operant import Run, SummaryWriter, get_latest_scalar
 from operant.errors import UsageError
 
 torch = pytest.importorskip("torch")
@@ -65,6 +65,8 @@ def test_pavis_call() -> None:
         writer.add_scalar("acc", torch.rand(1), n_iter)
     writer.flush()
     history = Run.open("resnet18").history("acc")
+    assert get_latest_scalar() == get_latest_scalar("resnet18", "acc") == history
+    assert get_latest_scalar(tag="loss") == []
     writer.close()
     assert [row["iteration"] for row in history] == [0, 1, 2]
     assert all(isinstance(row["created"], int) and row["created"] > 1.7e12 for row in history)

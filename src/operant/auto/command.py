@@ -72,8 +72,13 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from operant.auto.config import generate_algorithm_config, generate_training_config, plain_config, write_config
-    from operant.auto.entry import generate_env_config
+    from operant.auto.config import (
+        generate_algorithm_config,
+        generate_env_config,
+        generate_training_config,
+        plain_config,
+        write_config,
+    )
 
     given: dict[str, Any] = {}
     if args.preset:
@@ -98,8 +103,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def _launch(args: argparse.Namespace) -> int:
-    from operant.auto.config import read_config
-    from operant.auto.entry import launch
+    from operant.auto.config import launch, read_config
 
     path = Path(args.config)
     config = read_config(path)

@@ -1,27 +1,34 @@
-"""Configs of the launcher: written complete, read strictly. Nothing here loads Lightning."""
+"""Configs of the launcher: written complete, read strictly, launched. Only `launch` loads Lightning."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
-from operant.errors import UsageError, nearest
+from operant.auto.envs import find_environment
+from operant.errors import MissingExtraError, UsageError, nearest
 from operant.settings import fill, setting, to_mapping
 from operant.training.machin import PARTS, from_machin, to_machin
+
+if TYPE_CHECKING:
+    from operant.auto.launching import LaunchResult
 
 __all__ = [
     "LaunchSettings",
     "Plan",
     "check_config",
     "generate_algorithm_config",
+    "generate_env_config",
     "generate_training_config",
     "get_available_algorithms",
+    "launch",
     "plain_config",
     "read_config",
     "write_config",
@@ -126,6 +133,12 @@ def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None =
     return result
 
 
+def generate_env_config(env: str, config: Mapping[str, Any] | None = None) -> Config:
+    """Add an environment to a config; what the config has of it already stays."""
+    found: Config = find_environment(env).generate_env_config(config)
+    return found
+
+
 def copied(config: Any) -> Any:
     """The groups and lists of a config anew; what stands in them (models, buffers) is the user's and stays the same."""
     if isinstance(config, Mapping):
@@ -222,3 +235,39 @@ def plain_config(config: Any) -> Any:
         return plain_config(to_mapping(config))
     kind: Any = config if hasattr(config, "__qualname__") else type(config)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def launch(
+    config: Mapping[str, Any],
+    callbacks: list[Any] | None = None,
+    *,
+    resume: bool | str | Path = False,
+    root: str | Path | None = None,
+    progress: bool | None = None,
+    say: Callable[[str], None] | None = None,
+) -> LaunchResult:
+    """Train as a config says, with PyTorch Lightning, and say what came of it.
+
+    Names of models, optimizers, criteria and schedulers may be those of the module that calls this. `callbacks` are
+    Lightning's. With `resume=True` a training goes on from the last checkpoint in its root_dir, exactly.
+
+    >>> launch(config).best_reward
+    """
+    names = sys._getframe(1).f_globals
+    try:
+        import lightning.pytorch  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("operant.auto", "auto") from None
+    from operant.auto.launching import LaunchOptions, LaunchResult, using
+    from operant.auto.parts import prepare_parts, resolve_names
+
+    resolved = resolve_names(config, names) if isinstance(config, Mapping) else config
+    plan = check_config(resolved)
+    prepare_parts(plan)
+    environment = find_environment(plan.launch.env)
+    shown = sys.stderr.isatty() if progress is None else progress
+    with using(LaunchOptions(resume=resume, root=root, progress=shown, say=say)):
+        result = environment.launch(resolved, callbacks)
+    if not isinstance(result, LaunchResult):
+        raise TypeError(f"{plan.launch.env}.launch gave a {type(result).__name__}; it must return its LaunchResult")
+    return result

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from gymnasium import Env, Space, spaces
 
 from operant.auto.config import check_config
 from operant.auto.dataset import Creator, DatasetResult, RLDataset
 from operant.auto.films import drawable, keep_film
 from operant.auto.frames import Frame
-from operant.auto.launching import LaunchResult, run_learner
 from operant.auto.learners import DatasetLearner
 from operant.auto.parts import prepare_parts
 from operant.envs import make_env
+from operant.errors import UsageError
 
-__all__ = ["RLGymDataset", "gym_env_dataset_creator", "launch_dataset", "log_video"]
+if TYPE_CHECKING:
+    from operant.auto.launching import LaunchResult
+
+__all__ = [
+    "RLGymContActDataset",
+    "RLGymDataset",
+    "RLGymDiscActDataset",
+    "gym_env_dataset_creator",
+    "launch_dataset",
+    "log_video",
+]
 
 
 def launch_dataset(
@@ -32,6 +43,8 @@ def launch_dataset(
     `creator` is called with the frame and each of the two groups of the environment; after every epoch `test_episodes`
     episodes of the test dataset are played without noise.
     """
+    from operant.auto.launching import run_learner  # Lightning
+
     plan = check_config(config)
     parts = prepare_parts(plan)
 
@@ -48,7 +61,10 @@ def log_video(module: Any, name: str, frames: list[Any]) -> None:
 
 
 class RLGymDataset(RLDataset):
-    """Episodes of one Gymnasium environment, played with a frame's verbs."""
+    """Episodes of one Gymnasium environment, or of what `make_env` made for one, played with a frame's verbs."""
+
+    _kinds: ClassVar[tuple[type[Space[Any]], ...]] = ()
+    """The kinds of actions that it takes; none: all."""
 
     def __init__(
         self,
@@ -57,6 +73,11 @@ class RLGymDataset(RLDataset):
         render_every_episode: int | None = 100,
         act_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(env, Env):
+            single = env
+            env = make_env(lambda: single, seed=frame.seed)
+        if self._kinds and not isinstance(env.single_action_space, self._kinds):
+            raise UsageError(f"{type(self).__name__} is not for {env.single_action_space}; RLGymDataset takes all")
         self.frame = frame
         self.env = env
         self.observation_space = env.single_observation_space
@@ -115,6 +136,18 @@ class RLGymDataset(RLDataset):
 
     def close(self) -> None:
         self.env.close()
+
+
+class RLGymDiscActDataset(RLGymDataset):
+    """The dataset under the name that Machin has for discrete actions."""
+
+    _kinds = (spaces.Discrete, spaces.MultiDiscrete)
+
+
+class RLGymContActDataset(RLGymDataset):
+    """The dataset under the name that Machin has for continuous actions."""
+
+    _kinds = (spaces.Box,)
 
 
 def gym_env_dataset_creator(frame: Frame, env_config: Mapping[str, Any]) -> RLGymDataset:

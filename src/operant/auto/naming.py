@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from operant.errors import UsageError, nearest
 
-__all__ = ["resolve"]
+__all__ = [
+    "assert_and_get_valid_criterion",
+    "assert_and_get_valid_lr_scheduler",
+    "assert_and_get_valid_optimizer",
+    "resolve",
+    "resolve_class",
+]
 
 # Where torch keeps its own, by the key of the config; models have no such place.
 _TORCH = {
@@ -43,6 +50,32 @@ def resolve(key: str, given: Any, names: Mapping[str, Any] | None = None) -> Any
     hint = "write it as 'module.Name' (the file lies beside the config or in the current folder)"
     looked = f"tried {' and '.join(tried)}; " if tried else ""
     raise UsageError(f"frame_config.{key}: {given!r} was not found: {looked}{hint}")
+
+
+def resolve_class(key: str, given: Any, names: Mapping[str, Any] | None = None) -> Any:
+    """The class behind ``given``, of the kind that the key of a `frame_config` takes."""
+    found = resolve(key, given, names)
+    kinds = {"optimizer": "torch.optim.Optimizer", "criterion": "torch.nn.Module"}
+    kind = kinds.get(key)
+    base = _imported(key, kind) if kind else object
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise UsageError(f"frame_config.{key} is a class{f' of {kind}' if kind else ''} or its name, got {given!r}")
+    return found
+
+
+def assert_and_get_valid_optimizer(optimizer: Any) -> Any:
+    """The class of an optimizer: a class, a name of `torch.optim` or of the calling module, or an import path."""
+    return resolve_class("optimizer", optimizer, sys._getframe(1).f_globals)
+
+
+def assert_and_get_valid_lr_scheduler(lr_scheduler: Any) -> Any:
+    """The class of a schedule, found as an optimizer's is, in `torch.optim.lr_scheduler`."""
+    return resolve_class("lr_scheduler", lr_scheduler, sys._getframe(1).f_globals)
+
+
+def assert_and_get_valid_criterion(criterion: Any) -> Any:
+    """The class of a loss, found as an optimizer's is, in `torch.nn`."""
+    return resolve_class("criterion", criterion, sys._getframe(1).f_globals)
 
 
 def _imported(key: str, name: str) -> Any:

@@ -14,7 +14,7 @@ from torch import nn
 
 from operant.algorithms import DataSpec, find_algorithm
 from operant.auto.config import Config, Plan, asked_gpus
-from operant.auto.naming import resolve
+from operant.auto.naming import resolve, resolve_class
 from operant.auto.optimizing import Schedule, ScheduledOptimizer, TorchOptimizer
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.errors import UsageError
@@ -74,14 +74,11 @@ def prepare_parts(plan: Plan) -> Parts:
     spec: DataSpec = algorithm.data_spec(plan.settings)
     _check_limits(plan, spec)
     settings, buffer = _buffer(plan, spec)
-    optimizer = resolve("optimizer", given.get("optimizer"))
-    if optimizer is not None and not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
-        raise UsageError(f"frame_config.optimizer is a class of torch.optim.Optimizer or its name, got {optimizer!r}")
-    scheduler = resolve("lr_scheduler", given.get("lr_scheduler"))
+    optimizer, scheduler = (
+        None if given.get(key) is None else resolve_class(key, given[key]) for key in ("optimizer", "lr_scheduler")
+    )
     if scheduler is None and (given.get("lr_scheduler_args") or given.get("lr_scheduler_kwargs")):
         raise UsageError("frame_config has lr_scheduler_args or lr_scheduler_kwargs, but no lr_scheduler")
-    if scheduler is not None and not isinstance(scheduler, type):
-        raise UsageError(f"frame_config.lr_scheduler is a class or its name, got {scheduler!r}")
     if given.get("visualize_dir") and not given.get("visualize"):
         raise UsageError("frame_config.visualize_dir is set, but visualize is false: set it to true, or leave both")
     return Parts(

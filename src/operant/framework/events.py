@@ -6,6 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from operant.framework.errors import FrameworkError
+
+# DI-engine's event for it. Here snapshots replace each other, so there is no moment at which each one arrives.
+_CTX_ARRIVED = "sync_parallel_ctx"
+
 Listener = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -32,6 +37,10 @@ class EventBook:
         self.keeps_unheard = True
 
     def on(self, event: str, listener: Listener, *, once: bool = False) -> None:
+        if event == _CTX_ARRIVED:
+            raise FrameworkError(
+                f"there is no event {event!r}: `task.parallel_ctx.wait_newer(timeout)` waits for the next ctx of a peer"
+            )
         with self._lock:
             self._entries.setdefault(event, []).append(_Entry(listener, once))
             unheard = self._unheard.pop(event, [])

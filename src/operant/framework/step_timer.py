@@ -99,13 +99,14 @@ class StepTimer:
         for clock in (*self._clocks, self._step):
             clock.current = None
 
+    @property
+    def records(self) -> dict[str, list[float]]:
+        """The times of each middleware over the window, in milliseconds, the latest last, and of the whole step."""
+        return {clock.name: [1e3 * seconds for seconds in clock.window] for clock in (*self._clocks, self._step)}
+
     def means(self) -> dict[str, float]:
         """The mean time of each middleware over the window, in milliseconds, and of the whole step."""
-        return {
-            clock.name: 1e3 * sum(clock.window) / len(clock.window)
-            for clock in (*self._clocks, self._step)
-            if clock.window
-        }
+        return {name: sum(times) / len(times) for name, times in self.records.items() if times}
 
     def table(self, ctx: Context) -> str:
         """The times as a table of text."""

@@ -17,7 +17,7 @@ from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.plan import load_plan, make_plan
 from operant.schedulers.views.display import LogView
 from operant.sites import SITES, FunctionSite, LocalSite, Site
-from operant.sites.clock import Clock
+from operant.sites.base import Clock
 from operant.sites.code import take_snapshot
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import LeaseHeldError, read_lease

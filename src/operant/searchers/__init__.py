@@ -1,7 +1,6 @@
 """Which configuration comes next: searchers that are asked for proposals and told what came of them."""
 
-from operant.searchers._records import Observation, Proposal, Trial
-from operant.searchers.base_searcher import BaseSearcher, NotReady
+from operant.searchers.base_searcher import BaseSearcher, NotReady, Observation, Proposal, Trial
 from operant.searchers.batch import BatchSearcher
 from operant.searchers.builder import COMMON_KEYS, SEARCHERS, SpellingNote, build_searcher
 from operant.searchers.cmaes import CmaEsSearcher

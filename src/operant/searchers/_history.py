@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from operant.searchers._records import Trial
+from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
 

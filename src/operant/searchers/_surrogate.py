@@ -11,7 +11,7 @@ from operant.searchers._branches import EXPLORATION, Branches
 from operant.searchers._gp_model import GaussianProcess
 from operant.searchers._history import History
 from operant.searchers._outputs import Outputs, choose_rows
-from operant.searchers._records import Trial
+from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
 # Up to this many results each proposal has a fit of its own; beyond, when there are 3 % more of them.

@@ -8,9 +8,9 @@ import numpy as np
 
 from operant.searchers._acquisition import Maximiser
 from operant.searchers._history import History
-from operant.searchers._records import Trial
 from operant.searchers._regions import Region
 from operant.searchers._surrogate import Surrogate
+from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
 # The paper's: the box's side at first, at most, and when it has collapsed; successes in a row that double it.

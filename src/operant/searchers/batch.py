@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operant.errors import ArgumentError
-from operant.searchers._records import Proposal
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal
 from operant.searchers.builder import SEARCHERS
 from operant.space import Container, Nested
 

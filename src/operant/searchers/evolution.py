@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import fraction, positive, whole_number
-from operant.searchers._records import Proposal, Trial
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container

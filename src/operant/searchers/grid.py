@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operant.searchers._records import Proposal
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal
 from operant.searchers.builder import SEARCHERS
 from operant.space import Container
 

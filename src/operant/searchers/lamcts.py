@@ -15,9 +15,8 @@ from operant.searchers._cma import default_population
 from operant.searchers._cma_run import CmaRun
 from operant.searchers._extras import one_thread
 from operant.searchers._history import History, filled_scores
-from operant.searchers._records import Proposal, Trial
 from operant.searchers._regions import Partition, Region, tree_text
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Container

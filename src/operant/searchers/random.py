@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import one_of, whole_number
-from operant.searchers._records import Proposal
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal
 from operant.searchers.builder import SEARCHERS
 from operant.space import Config, Container
 

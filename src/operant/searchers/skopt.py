@@ -16,9 +16,8 @@ from operant.searchers._extras import one_thread
 from operant.searchers._forest import KINDS, Forest
 from operant.searchers._history import History
 from operant.searchers._outputs import Outputs, choose_rows
-from operant.searchers._records import Proposal, Trial
 from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container

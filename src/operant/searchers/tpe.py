@@ -12,8 +12,7 @@ from operant._util.checks import positive, whole_number
 from operant.searchers._branches import EXPLORATION, Branches
 from operant.searchers._history import History
 from operant.searchers._parzen import Kernels, log_density
-from operant.searchers._records import Proposal, Trial
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container

@@ -10,9 +10,8 @@ import numpy as np
 
 from operant._util.checks import one_of, whole_number
 from operant.searchers._extras import one_thread
-from operant.searchers._records import Proposal, Trial
 from operant.searchers._trust_region import TrustRegion
-from operant.searchers.base_searcher import BaseSearcher
+from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Container

@@ -1,15 +1,15 @@
-"""What goes between a scheduler and the place where its jobs run."""
+"""What goes between a scheduler and the place where its jobs run, and the time both live in."""
 
 from __future__ import annotations
 
+import queue
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from operant.registry import Registry
-
-__all__ = ["SITES", "Event", "Found", "Limits", "Site", "Submission", "make_token", "parse_token"]
 
 SITES = Registry("site", "operant.sites")
 SITES.declare("local", "operant.sites.local:LocalSite")
@@ -97,3 +97,48 @@ def parse_token(token: str) -> tuple[str, int]:
     """The job and the attempt that a token stands for."""
     job_id, attempt, _ = token.split("/")
     return job_id, int(attempt)
+
+
+class Clock(Protocol):
+    """Time and the mailbox in one, because waiting is what both are about."""
+
+    def now(self) -> float:
+        """Seconds that never go back; limits are measured on it."""
+
+    def wall(self) -> float:
+        """Seconds since 1970, for people."""
+
+    def put(self, item: Any) -> None:
+        """Add to the mailbox; from any thread."""
+
+    def has_mail(self) -> bool:
+        """Whether there is anything in the mailbox."""
+
+    def wait(self, timeout: float | None) -> list[Any]:
+        """All that is in the mailbox, as soon as there is anything; nothing after ``timeout`` seconds."""
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.put = self._items.put
+
+    def has_mail(self) -> bool:
+        return not self._items.empty()
+
+    def wait(self, timeout: float | None) -> list[Any]:
+        items: list[Any] = []
+        try:
+            if timeout is not None and timeout <= 0:
+                items.append(self._items.get_nowait())
+            else:
+                items.append(self._items.get(timeout=timeout))
+            while True:
+                items.append(self._items.get_nowait())
+        except queue.Empty:
+            return items

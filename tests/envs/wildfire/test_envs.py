@@ -254,6 +254,17 @@ def test_a_fire_that_is_enclosed_goes_out_and_what_is_saved_is_the_return() -> N
     assert total > 0.5 and info["time_gained"] > 0
 
 
+def test_only_lines_in_the_way_of_the_fire_earn_a_bonus() -> None:
+    def first_reward(start: list[int], cells: list[list[int]]) -> float:
+        fuel = {"simulation": {"ignition": {"type": "fixed", "cells": cells}}}
+        env = deterministic(reward="area_saved", agent_speed=4, initial_agent_positions=[start], **fuel)
+        env.reset(seed=0)
+        return float(env.step(5)[1])  # a line in the agent's cell, while the fire waits for its turn
+
+    assert first_reward([7, 8], [[7, 7]]) > 0
+    assert first_reward([0, 0], [[14, 14]]) == 0
+
+
 def test_it_is_truncated_at_its_limit() -> None:
     env = deterministic(max_episode_steps=5)
     env.reset(seed=0)

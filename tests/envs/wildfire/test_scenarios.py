@@ -11,7 +11,7 @@ import pytest
 
 from operant.envs.wildfire import ScenarioSet, ScenarioSettings
 from operant.envs.wildfire.grids import write_ascii_grid
-from operant.envs.wildfire.scenarios import SetSettings, condition, facts
+from operant.envs.wildfire.scenarios import SetSettings, facts
 from operant.errors import UsageError
 from operant.settings import fill
 from operant.tracking.places import cache_dir
@@ -77,19 +77,14 @@ def test_mistakes_are_told(group: dict[str, Any], message: str) -> None:
         settings(**group).make(0)
 
 
-def test_conditions() -> None:
-    known = {"elapsed_steps": 70.0, "burned_cells": 10.0, "reaches_edge": 0.0}
-    assert condition("50 < elapsed_steps < 150")(known)
-    assert not condition("elapsed_steps > 150 or burned_cells == 11")(known)
-    assert condition("not (reaches_edge == 1) and burned_cells >= 10")(known)
+def test_a_condition_asks_for_facts_and_runs_nothing() -> None:
     for text, message in (
-        ("elapsed_step < 3", "elapsed_steps"),
-        ("__import__('os') < 3", "no condition"),
-        ("elapsed_steps <", "no condition"),
-        ("elapsed_steps", "no condition"),
+        ("elapsed_stepps < 3", "did you mean 'elapsed_steps'"),
+        ("__import__('os') < 3", "unknown argument '__import__'"),
+        ("elapsed_steps <", "it ends where"),
     ):
         with pytest.raises(UsageError, match=message):
-            condition(text)
+            ScenarioSet(settings(), SetSettings(condition=text))
 
 
 def test_sets_satisfy_their_condition_and_never_meet() -> None:

@@ -10,7 +10,7 @@ from tests.schedulers.simulated import World, config
 
 from operant._util.statistics import iqm, mean_interval, paired_worse, t_cdf
 from operant.errors import ConfigError
-from operant.schedulers.planning.seeds import SeedPlan
+from operant.schedulers.planning.rewards import SeedPlan
 from operant.sites import Simulation, Submission
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operant._lazy import load_when_used
 from operant.auto.config import check_config, copied
 from operant.errors import UsageError
 from operant.settings import fill, setting
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from operant.auto.launching import LaunchResult
 
 __all__ = ["GymTestEnv", "GymTrainEnv", "generate_env_config", "launch"]
+
+# Where Machin has them.
+__getattr__ = load_when_used(
+    __name__,
+    dict.fromkeys(("RLGymContActDataset", "RLGymDiscActDataset", "gym_env_dataset_creator"), "operant.auto.datasets"),
+)
 
 Config = dict[str, Any]
 

@@ -107,6 +107,12 @@ def _arrival(world: World) -> Array:
     return np.where(world.fires.burnt, world.fires.time, world.settings.simulation.minutes)
 
 
+def _until_fire(world: World) -> Array:
+    """Minutes until the unfought fire would be here; the longest where it never comes, 0 where it has been."""
+    left = world.bench_arrival - world.fires.clock[:, None, None]
+    return np.clip(left, 0.0, world.settings.simulation.minutes, out=left)
+
+
 def _benchmark_now(world: World) -> Array:
     clock = world.fires.clock[:, None, None]
     return (world.bench_arrival <= clock) * np.where(
@@ -146,6 +152,7 @@ ATTRIBUTES: Mapping[str, Attribute] = {
         still=lambda scenario: scenario.land.assets,
     ),
     "arrival_time": Attribute(lambda settings, agents: (0.0, settings.minutes), moving=_arrival),  # minutes
+    "time_to_fire": Attribute(lambda settings, agents: (0.0, settings.minutes), moving=_until_fire),  # minutes
     "bench_fire_map": Attribute(_between(0, BURNED), moving=_benchmark_now),
     "bench_fire_map_final": Attribute(
         _between(0, BURNED), still=lambda scenario: BURNED * np.isfinite(scenario.benchmark.arrival)

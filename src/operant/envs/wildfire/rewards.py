@@ -31,7 +31,7 @@ class Outcome:
     bench_new_lost: Array
     bench_lost_rest: Array
     assets: Array  # [N] value of all assets of the map
-    laid: Array  # [N] cells of line laid
+    laid: Array  # [N] cells of line laid where the benchmark fire comes
     agents: int
     agent_speed: int
 
@@ -45,9 +45,10 @@ def simple(outcome: Outcome) -> Array:
 
 
 def area_saved(outcome: Outcome) -> Array:
-    """Cells that burn less than in the benchmark fire, in parts of all it burns; a small bonus for laying lines.
+    """Cells that burn less than in the benchmark fire, in parts of all it burns; a small bonus for lines in its way.
 
-    Summed over an episode that ends with the fire this is the part of the benchmark's area that was saved.
+    Summed over an episode that ends with the fire this is the part of the benchmark's area that was saved, and the
+    bonus, which is less than 1 / (agents x speed): lines elsewhere pay nothing, however small the fire.
     """
     rest = np.where(outcome.ended, outcome.bench_rest, 0)
     saved = np.where(outcome.spread, outcome.bench_new_burnt - outcome.new_burnt + rest, 0.0)

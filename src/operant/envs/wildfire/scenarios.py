@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.conditions import Condition
 from operant._util.files import write_file
 from operant.envs.rng import seeded
 from operant.envs.vector import Array
@@ -28,6 +27,9 @@ from operant.tracking.places import cache_dir
 
 __all__ = ["Scenario", "ScenarioSet", "ScenarioSettings", "SetSettings", "load_scenario"]
 
+_FACTS = (  # what a condition may ask
+    "elapsed_steps", "elapsed_minutes", "burned_cells", "burned_area", "burned_part", "assets_lost", "reaches_edge",
+)  # fmt: skip
 _MAPS = ("elevation", "fuel", "cover", "height", "crown_ratio", "assets")
 
 
@@ -247,7 +249,7 @@ class ScenarioSet:
         if chosen.split not in ("train", "eval"):
             raise UsageError(f"scenarios.split is {chosen.split!r}; it is train or eval")
         self.settings, self.chosen, self._step = settings, chosen, step_minutes
-        self._condition = condition(chosen.condition) if chosen.condition else None
+        self._condition = Condition(chosen.condition, _FACTS) if chosen.condition else None
         self.make = lru_cache(maxsize=max(64, chosen.count))(settings.make)
         self.seeds = self._find() if chosen.count else None
 
@@ -317,53 +319,3 @@ def facts(scenario: Scenario, step_minutes: float = 1.0) -> dict[str, float]:
         "assets_lost": fire.assets,
         "reaches_edge": float(np.isfinite(edge).any()),
     }
-
-
-_COMPARISONS: dict[type, Callable[[float, float], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-_FACTS = (
-    "elapsed_steps", "elapsed_minutes", "burned_cells", "burned_area", "burned_part", "assets_lost", "reaches_edge",
-)  # fmt: skip
-
-
-def condition(text: str) -> Callable[[Mapping[str, float]], bool]:
-    """Comparisons of facts and numbers, joined by ``and``, ``or`` and ``not``; nothing else is run."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        raise UsageError(f"{text!r} is no condition; such as 50 < elapsed_steps < 150 is") from None
-
-    def value(node: ast.expr) -> Callable[[Mapping[str, float]], float]:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            number = float(node.value)
-            return lambda _: number
-        if isinstance(node, ast.Name):
-            name = node.id
-            if name not in _FACTS:
-                raise UsageError(f"{text!r} asks for {name!r}{nearest(name, _FACTS)}; known: {', '.join(_FACTS)}")
-            return lambda known: known[name]
-        raise UsageError(f"{text!r} is no condition: only names, numbers and comparisons may stand in it")
-
-    def truth(node: ast.expr) -> Callable[[Mapping[str, float]], bool]:
-        if isinstance(node, ast.BoolOp):
-            parts = [truth(one) for one in node.values]
-            joined = all if isinstance(node.op, ast.And) else any
-            return lambda known: joined(part(known) for part in parts)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = truth(node.operand)
-            return lambda known: not inner(known)
-        if isinstance(node, ast.Compare) and all(type(one) in _COMPARISONS for one in node.ops):
-            values = [value(one) for one in (node.left, *node.comparators)]
-            compares = [_COMPARISONS[type(one)] for one in node.ops]
-            return lambda known: all(
-                compare(values[i](known), values[i + 1](known)) for i, compare in enumerate(compares)
-            )
-        raise UsageError(f"{text!r} is no condition: only names, numbers and comparisons may stand in it")
-
-    return truth(tree)

@@ -190,8 +190,9 @@ class World:
             if n.size:
                 self.fires.slow(n, row, column, tool.keeps)
                 self.status[n, row, column] = tool.code
-                laid += np.bincount(n, minlength=self.count)
-        self.laid += laid
+                self.laid += np.bincount(n, minlength=self.count)
+                in_the_way = n[np.isfinite(self.bench_arrival[n, row, column])]
+                laid += np.bincount(in_the_way, minlength=self.count)
         return laid
 
     def _square(self, n: Array, row: Array, column: Array, width: int) -> tuple[Array, Array, Array]:

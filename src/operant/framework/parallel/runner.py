@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal
 
+from operant.framework.errors import FrameworkError
 from operant.framework.parallel.local_engine import Engine, LocalEngine, refuse_unguarded_main
 from operant.framework.parallel.settings import Labels, RunnerSettings
 from operant.framework.parallel.supervisor import Supervisor
@@ -16,6 +17,12 @@ from operant.framework.parallel.topology import Topology
 
 class Parallel:
     """Starts parallel runs."""
+
+    def __init__(self) -> None:
+        raise FrameworkError(
+            "there is no object of Parallel: `Parallel.runner(...)(main)` starts workers, and `task.router` says in "
+            "each of them who it is and who its peers are"
+        )
 
     @classmethod
     def runner(

@@ -21,8 +21,7 @@ from operant.assessors import ASSESSORS, AssessResult, BaseAssessor, build_asses
 from operant.errors import UsageError, unknown
 from operant.registry import accepted_arguments
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
-from operant.schedulers.planning.rewards import History, RewardRule
-from operant.schedulers.planning.seeds import SeedPlan
+from operant.schedulers.planning.rewards import History, RewardRule, SeedPlan
 from operant.schedulers.views.recorded import job_history, recorded_rule
 from operant.status import DONE, Status
 

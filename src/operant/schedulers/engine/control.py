@@ -11,7 +11,7 @@ from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.planning.plan import SearchPlan
 from operant.searchers import Proposal
 from operant.sites import Site
-from operant.sites.clock import Clock
+from operant.sites.base import Clock
 from operant.status import Status, counts_of
 
 __all__ = ["Best", "Decision", "NoView", "ResultHook", "SearchControl", "SearchProgress", "View"]
@@ -30,7 +30,8 @@ class SearchProgress:
 
     def __init__(self, state: LiveState, plan: SearchPlan, clock: Clock) -> None:
         self._state = state
-        self._plan = plan
+        self.plan = plan
+        """The settings of the search."""
         self._clock = clock
         self._began = clock.now()
         self._seconds_before = 0.0
@@ -44,13 +45,8 @@ class SearchProgress:
         return self._state.name
 
     @property
-    def plan(self) -> SearchPlan:
-        """The settings of the search."""
-        return self._plan
-
-    @property
     def maximize(self) -> bool:
-        return self._plan.maximize
+        return self.plan.maximize
 
     @property
     def tries(self) -> int:
@@ -63,7 +59,7 @@ class SearchProgress:
         found = self._state.best
         if found is None or found.reward is None:
             return None
-        return Best(found.reward, found.as_proposal(), self._state.rewards_of(found, self._plan.seeds.seeds))
+        return Best(found.reward, found.as_proposal(), self._state.rewards_of(found, self.plan.seeds.seeds))
 
     @property
     def jobs(self) -> Mapping[str, JobRecord]:
@@ -130,7 +126,7 @@ class SearchControl(SearchProgress):
         if attempts:
             self._state.commit()
             tokens = [attempt.job.token for attempt in attempts]
-            self._site.cancel(tokens, reason, self._plan.limits.grace_seconds)
+            self._site.cancel(tokens, reason, self.plan.limits.grace_seconds)
 
 
 class View(Protocol):

@@ -84,7 +84,7 @@ class InlineTrials:
                 continue
             if now >= due:
                 monitor.check(now)
-                due = now + monitor.timeout()
+                due = now + monitor.timeout(now)
                 continue
             before_iter(control)
             if state.is_stop or not searcher.ready():

@@ -15,15 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from operant.errors import OperantError
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState, job_id
-from operant.schedulers.planning.rewards import History, JobReader, RewardRule
+from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState
+from operant.schedulers.planning.rewards import History, JobReader, RewardRule, SeedPlan
 from operant.searchers import Proposal
-from operant.sites.clock import Clock
+from operant.sites.base import Clock
 from operant.status import FAILED, Status
 from operant.tracking.format.blocks import encode_json
 from operant.tracking.journal import Journal, compact
-
-__all__ = ["DISK_FULL", "DISK_FULL_SECONDS", "Attempt", "Interrupt", "LiveState", "MemoryReader", "Trial"]
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_SECONDS = 1.0
@@ -147,7 +145,6 @@ class LiveState(SearchState):
         self.backlog: list[Any] = []
         """What came while the disk was full."""
         self._live = False
-        self._folds: dict[str, Callable[[dict[str, Any]], None]] = self._handlers()
         self._order = itertools.count()
 
     def attach(self, journal: Journal) -> None:
@@ -177,10 +174,11 @@ class LiveState(SearchState):
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def new_job(self, proposal: ProposalRecord, seed: int | None, *, check: bool = False) -> JobRecord:
-        """A job that nobody has heard of yet; it is in ``jobs`` from its first attempt on."""
-        name = job_id(proposal.number, seed)
-        return JobRecord(f"check-{name}" if check else name, proposal.number, seed, proposal.config, self.name)
+    def open_trial(self, number: int, seeds: SeedPlan) -> None:
+        """Queue the first jobs of a proposal."""
+        trial = self.trials[number] = Trial(self.proposals[number], seeds.seeds)
+        for _ in seeds.first:
+            self.queue_seed(trial)
 
     def queue_seed(self, trial: Trial) -> None:
         """Let the next seed of a trial have a job."""
@@ -217,10 +215,10 @@ class LiveState(SearchState):
     # -- transitions: each is in the journal before it is acted on -----------------------------------------------
 
     def _record(self, kind: str, **fields: Any) -> None:
-        # One mapping for both, and the fold looked up beforehand: function trials of threads come here often.
+        # One mapping for both: function trials of threads come here often.
         record = {"type": kind, "epoch": self.journal.epoch, **fields}
         self.journal.append_line(encode_json(record), 1)
-        self._folds[kind](record)
+        self.fold(record)
 
     def open(self, **fields: Any) -> None:
         """A controller begins."""
@@ -236,18 +234,17 @@ class LiveState(SearchState):
         """A filter criterion drops a proposal."""
         self._record("filtered", number=number)
 
-    def submitting(self, attempt: Attempt, number: int, token: str) -> None:
+    def submitting(self, job: JobRecord, reader: JobReader | MemoryReader, number: int, token: str, now: float) -> None:
         """An attempt has its slot, and is about to be handed to the site."""
-        job = attempt.job
         self.jobs.setdefault(job.id, job)
         self._record("submitting", job=job.id, number=job.number, seed=job.seed, attempt=number, token=token)
-        self.running[token] = attempt
+        self.running[token] = Attempt(job, reader, now)
 
-    def started(self, attempt: Attempt, wall: float) -> None:
+    def started(self, attempt: Attempt, wall: float | None) -> None:
         """Its program runs, so the site says."""
         job = attempt.job
         attempt.begun = attempt.last_report = self.clock.now()
-        self._record("started", job=job.id, attempt=job.attempt, wall=wall)
+        self._record("started", job=job.id, attempt=job.attempt, wall=self.clock.wall() if wall is None else wall)
 
     def reported(self, attempt: Attempt, tag: str, step: int, value: float, wall: float) -> None:
         """A job without files has reported something."""
@@ -266,6 +263,7 @@ class LiveState(SearchState):
         if returned is not None:
             self.journal.append("returned", number=job.number, **returned)
         known = {key: value for key, value in found.items() if value is not None}
+        wall = self.clock.wall() if wall is None else wall
         self._record("ended", job=job.id, attempt=job.attempt, status=status, wall=wall, **known)
 
     def lost(self, job: JobRecord, status: str, **found: Any) -> None:
@@ -282,12 +280,13 @@ class LiveState(SearchState):
         trial.raced_out = True
         self._record("raced", number=trial.proposal.number, seeds=len(trial.rewards))
 
-    def observed_trial(self, trial: Trial, status: str, values: dict[str, float], reward: float | None) -> None:
-        """All jobs of a trial are done; the searcher is about to hear of it."""
-        number = trial.proposal.number
+    def observed_trial(self, trial: Trial, values: dict[str, float], reward: float | None) -> str:
+        """All jobs of a trial are done; the searcher is about to hear of it, with the status returned."""
+        number, status = trial.proposal.number, trial.status
         del self.trials[number]
         self._record("observed", number=number, status=status, values=values, reward=reward)
         self.exhausted = False
+        return status
 
     def message(self, content: Mapping[str, Any], wall: float) -> None:
         """Somebody wants something of the search."""

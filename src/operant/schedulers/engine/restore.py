@@ -8,7 +8,7 @@ from typing import Any
 from operant.assessors import AssessResult
 from operant.errors import UsageError
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
-from operant.schedulers.engine.results import Results
+from operant.schedulers.engine.monitor import Results
 from operant.schedulers.engine.state import JobRecord, ProposalRecord, no_garbage_collection
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
@@ -210,7 +210,7 @@ class Restore:
 
     def _reopen(self, record: ProposalRecord, jobs: list[JobRecord], found: Mapping[str, Found]) -> None:
         if not jobs:
-            self.results.open_trial(record.number)
+            self.state.open_trial(record.number, self.plan.seeds)
             return
         state, begun = self.state, {job.seed for job in jobs}
         trial = Trial(record, [seed for seed in self.plan.seeds.seeds if seed not in begun])

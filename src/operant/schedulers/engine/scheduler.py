@@ -6,27 +6,29 @@ controller that dies at any moment can be followed by another that goes on where
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operant.errors import OperantError
 from operant.schedulers.engine.control import NoView, ResultHook, SearchControl, View
-from operant.schedulers.engine.dispatcher import Dispatcher
 from operant.schedulers.engine.inline import InlineTrials, calls_inline
-from operant.schedulers.engine.live_state import Interrupt, LiveState
-from operant.schedulers.engine.monitor import Monitor
+from operant.schedulers.engine.live_state import DISK_FULL, DISK_FULL_SECONDS, Interrupt, LiveState, MemoryReader
+from operant.schedulers.engine.monitor import Monitor, Results
 from operant.schedulers.engine.restore import Restore
-from operant.schedulers.engine.results import Results
+from operant.schedulers.engine.state import JobRecord, ProposalRecord
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.plan import SearchPlan
-from operant.searchers import Proposal
-from operant.sites import Event, FunctionSite, Site
-from operant.sites.clock import Clock, SystemClock
+from operant.schedulers.planning.rewards import JobReader
+from operant.searchers import Observation, Proposal
+from operant.sites import Event, FunctionSite, Site, Submission, make_token
+from operant.sites.base import Clock, SystemClock
 from operant.status import Status
 from operant.tracking.journal import Journal
 from operant.tracking.journal.journal import GROUP_SECONDS
 
-__all__ = ["Outcome", "Scheduler"]
+MOST_FILTERED = 1000
 
 
 class Outcome(NamedTuple):
@@ -76,7 +78,7 @@ class Scheduler:
         self._origin = origin
         self.state = LiveState(name or folder.name, plan.rule.attribute, self.clock, self.view.note)
         self.control = SearchControl(self.state, plan, self.clock, site)
-        self.results = Results(self.state, plan, self.clock, self.control, self.view, hook)
+        self.results = Results(self.state, plan, self.control, self.view, hook)
         self._restore = Restore(self.state, plan, site, workspace, self.results)
         self._dispatcher = Dispatcher(self.state, plan, site, workspace, folder, self.control, self.results)
         self._monitor = Monitor(self.state, plan, folder, self.control, self.results, live=self.view.live)
@@ -126,11 +128,11 @@ class Scheduler:
         while True:
             if self._inline is not None:
                 self._inline.run()
-            self._dispatcher.dispatch()
+            self._dispatcher.dispatch(self.clock.now())
             if not self._has_work():
                 return
             self.view.tick(self.control)
-            self._handle_all(self.clock.wait(self._monitor.timeout()))
+            self._handle_all(self.clock.wait(self._monitor.timeout(self.clock.now())))
             self._monitor.check(self.clock.now())
 
     def _has_work(self) -> bool:
@@ -157,7 +159,7 @@ class Scheduler:
         """An attempt has started, reported or ended."""
         state, attempt = self.state, self.state.running[event.token]
         if event.kind == "started":
-            state.started(attempt, event.info.get("wall", self.clock.wall()))
+            state.started(attempt, event.info.get("wall"))
             self.view.changed(self.control, attempt.job)
         elif event.kind == "report":
             attempt.last_report = self.clock.now()
@@ -204,3 +206,121 @@ class Scheduler:
         finally:
             state.close()
             self.view.close(self.control)
+
+
+class Dispatcher:
+    """The part of a scheduler that starts jobs."""
+
+    def __init__(
+        self,
+        state: LiveState,
+        plan: SearchPlan,
+        site: Site,
+        workspace: Workspace | None,
+        folder: Path,
+        control: SearchControl,
+        results: Results,
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.site = site
+        self.workspace = workspace
+        self.folder = folder
+        self.control = control
+        self.results = results
+        self._filtered_in_row = 0
+        self._disk_full_until = 0.0
+
+    def dispatch(self, now: float) -> None:
+        """Fill the free slots. What is to be started is in the journal before the site hears of it."""
+        state, submissions = self.state, list[Submission]()
+        if state.delayed:
+            state.release_delayed(now)
+        try:
+            while len(state.running) < self.plan.parallel_size and now >= self._disk_full_until and not state.paused:
+                job = self._next_job()
+                submission = None if job is None else self._submission(job, now)
+                if submission is None:
+                    break
+                submissions.append(submission)
+        except BaseException:
+            for submission in submissions:  # nobody has heard of these yet
+                self.results.end(state.running.pop(submission.token).job, Status.ERROR, "controller_failed")
+            raise
+        state.commit(durable=bool(submissions) and self.site.outlives_controller)
+        if submissions:
+            self.site.submit(submissions)
+        for _ in submissions if self.plan.stop.custom else ():
+            self.plan.stop.after_iter(self.control)
+
+    def _next_job(self) -> JobRecord | None:
+        if self.state.killing is not None:
+            return None
+        if not self.state.ready and not self._propose():
+            return None
+        return self.state.ready.popleft()
+
+    def _propose(self) -> bool:
+        """Ask the searcher until a proposal passes the filter, and queue its first jobs."""
+        state, searcher = self.state, self.plan.searcher
+        if state.is_stop or state.exhausted:
+            return False
+        self.plan.stop.before_iter(self.control)
+        while not self.control.is_stop and searcher.ready():
+            proposal = searcher.propose()
+            if proposal is None:
+                state.exhausted = True
+                return False
+            if not self._is_filtered(state.proposed(proposal)):
+                state.open_trial(proposal.number, self.plan.seeds)
+                return True
+        return False
+
+    def _is_filtered(self, proposal: ProposalRecord) -> bool:
+        if self.plan.filter is None:
+            return False
+        if not self.plan.filter.filter(self.state.new_job(proposal, None)):
+            self._filtered_in_row = 0
+            return False
+        self.state.filtered(proposal.number)
+        self.plan.searcher.observe(Observation(proposal.number, status=Status.FILTERED))
+        self._filtered_in_row += 1
+        if self._filtered_in_row >= MOST_FILTERED:
+            raise OperantError(
+                f"the filter dropped {MOST_FILTERED} proposals in a row, the last being {proposal.config}: "
+                f"it seems to leave nothing"
+            )
+        return True
+
+    def _submission(self, job: JobRecord, now: float) -> Submission | None:
+        """Give the job its slot; None, with the job back in a queue, while it cannot have one."""
+        state, plan, gpus = self.state, self.plan, None
+        if plan.gpus is not None:
+            gpus = plan.gpus.take(job.id)
+            if gpus is None:
+                state.ready.appendleft(job)
+                return None
+        number = job.attempt + 1
+        token = make_token(job.id, number, secrets.token_hex(8))
+        reader: JobReader | MemoryReader
+        try:
+            if self.workspace is not None:
+                budget = state.proposals[job.number].budget
+                submission, reader = self.workspace.prepare(job, number, token, budget, gpus)
+            else:
+                submission = Submission(token, job.id, number, [], self.folder, self.folder, config=job.arg_dict)
+                reader = MemoryReader(plan.rule)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._wait_for_disk(job)
+            return None
+        state.submitting(job, reader, number, token, now)
+        return submission
+
+    def _wait_for_disk(self, job: JobRecord) -> None:
+        if self.plan.gpus is not None:
+            self.plan.gpus.give_back(job.id)
+        self._disk_full_until = self.state.clock.now() + DISK_FULL_SECONDS
+        self.state.delay(job, DISK_FULL_SECONDS)
+        self.state.note("the disk is full: no job is started until there is room")

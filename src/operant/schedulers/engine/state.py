@@ -19,25 +19,10 @@ from operant.tracking.journal.lease import read_lease
 if TYPE_CHECKING:
     from operant.searchers import Proposal
 
-__all__ = [
-    "JobRecord",
-    "ProposalRecord",
-    "SearchState",
-    "controller_is_alive",
-    "job_id",
-    "no_garbage_collection",
-    "read_state",
-]
-
 _PENDING, _RUNNING, _FINISHED = Status.PENDING, Status.RUNNING, Status.FINISHED
 _NO_VALUES: Mapping[str, float] = {}
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError)
 _JOB_NAME = re.compile(r"(check-)?[0-9]{1,20}(-s-?[0-9]{1,20})?")
-
-
-def job_id(number: int, seed: int | None) -> str:
-    """What the job of a proposal for one seed is called."""
-    return str(number) if seed is None else f"{number}-s{seed}"
 
 
 class JobRecord:
@@ -146,6 +131,9 @@ class SearchState:
         self.damage = Damage()
         """What of the journal could not be read, or made no sense."""
         self._dropped = 0
+        self._folds: dict[str, Callable[[dict[str, Any]], None]] = {
+            name[6:]: getattr(self, name) for name in dir(type(self)) if name.startswith("_fold_")
+        }
 
     @property
     def tries(self) -> int:
@@ -159,7 +147,7 @@ class SearchState:
         ``damage``, which is that of whoever reads the journal. So handlers look at all they need before they change
         anything.
         """
-        handlers = self._handlers()
+        handlers = self._folds
         if damage is not None:
             self.damage = damage
         with no_garbage_collection():
@@ -172,9 +160,9 @@ class SearchState:
                         self.damage.add(None, records_in(record) if record["type"] in SEVERAL else 1)
         return self
 
-    def _handlers(self) -> dict[str, Callable[[dict[str, Any]], None]]:
-        """What takes note of a record, by its type."""
-        return {name[6:]: getattr(self, name) for name in dir(type(self)) if name.startswith("_fold_")}
+    def fold(self, record: dict[str, Any]) -> None:
+        """Take note of a record that is known to fit."""
+        self._folds[record["type"]](record)
 
     def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
         """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
@@ -347,9 +335,14 @@ class SearchState:
         found = [one for one in self.proposals.values() if one.counts]
         return sorted(found, key=lambda one: (sign * (one.reward or 0.0), one.number))
 
+    def new_job(self, proposal: ProposalRecord, seed: int | None, *, check: bool = False) -> JobRecord:
+        """A job that nobody has heard of yet; it is in ``jobs`` from its first attempt on."""
+        name = str(proposal.number) if seed is None else f"{proposal.number}-s{seed}"
+        return JobRecord(f"check-{name}" if check else name, proposal.number, seed, proposal.config, self.name)
+
     def rewards_of(self, proposal: ProposalRecord, seeds: Iterable[int | None]) -> dict[int | None, float]:
         """The rewards of a proposal's jobs, by seed."""
-        jobs = [self.jobs.get(job_id(proposal.number, seed)) for seed in seeds]
+        jobs = [self.jobs.get(self.new_job(proposal, seed).id) for seed in seeds]
         return {job.seed: job.reward for job in jobs if job is not None and job.reward is not None}
 
     @property

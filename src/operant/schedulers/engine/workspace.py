@@ -38,7 +38,7 @@ class Workspace:
 
     def prepare(
         self, job: JobRecord, attempt: int, token: str, budget: float | None, gpus: list[str] | None
-    ) -> Submission:
+    ) -> tuple[Submission, JobReader]:
         """Make the folder ready for an attempt; one that was paused goes on in the folder it had."""
         folder = self.folder / "jobs" / job.id
         work = folder / "work"
@@ -52,7 +52,7 @@ class Workspace:
             staged = folder / ".work"
             if staged.exists():
                 remove_tree(staged)
-            self.snapshot.lay_out(staged, (file for file, _ in self._files.values()))
+            self.snapshot.lay_out(staged, [file for file, _ in self._files.values()])
             self._write_files(job, staged)
             staged.rename(work)
         env = self._environment(job, attempt, budget, folder, work if goes_on else None)
@@ -62,7 +62,8 @@ class Workspace:
         seconds = None if limits.seconds is None else limits.seconds + _BACKSTOP_SECONDS
         limits = Limits(seconds, limits.memory_bytes, limits.output_bytes, limits.grace_seconds)
         command = self._command(job, budget, work)
-        return Submission(token, job.id, attempt, command, folder, work, env, limits, job.arg_dict)
+        submission = Submission(token, job.id, attempt, command, folder, work, env, limits, job.arg_dict)
+        return submission, self.reader(job)
 
     def _command(self, job: JobRecord, budget: float | None, work: Path) -> list[str]:
         values = dict(job.arg_dict)

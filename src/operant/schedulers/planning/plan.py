@@ -28,8 +28,7 @@ from operant.schedulers.criteria import (
 )
 from operant.schedulers.planning.custom import import_custom
 from operant.schedulers.planning.gpus import GpuPool
-from operant.schedulers.planning.rewards import RewardRule
-from operant.schedulers.planning.seeds import SeedPlan
+from operant.schedulers.planning.rewards import RewardRule, SeedPlan
 from operant.schedulers.planning.template import RESERVED, Template
 from operant.searchers import BaseSearcher, build_searcher
 from operant.sites.base import Limits

@@ -335,6 +335,11 @@ class Run:
         return points[points["step"] <= min(limits)] if limits else points
 
 
+def get_latest_scalar(run_id: str = "last", tag: str = "acc", root: str | os.PathLike[str] | None = None) -> list[Any]:
+    """What a run has recorded of a tag up to now, as `Run.history` gives it and assessors take it."""
+    return Run.open(run_id, root).history(tag)
+
+
 def _is_blob(record: dict[str, Any]) -> bool:
     """Whether a record refers to a file of the run: a name that leads elsewhere is no blob's."""
     blob = record.get("blob")

@@ -312,6 +312,28 @@ def test_flames_last_while_the_front_crosses_and_burns_out() -> None:
     assert not fires.burning[0, 4, 4] and fires.burnt[0, 4, 4]
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_fire_burns_alike_where_small_numbers_are_flushed_to_zero(jit: bool) -> None:
+    torch = pytest.importorskip("torch")
+
+    def both() -> Array:
+        fires = Fires(1, (20, 20), jit=jit)
+        fires.begin(0, rates((20, 20)), [(10, 10)])
+        fires.advance(until=0.0)
+        fires.ignite(0, [(2, 2)])
+        fires.advance(10.0)
+        return np.array(fires.arrival)
+
+    plain = both()
+    torch.set_flush_denormal(True)  # as a training does
+    try:
+        flushed = both()
+    finally:
+        torch.set_flush_denormal(False)
+    assert np.isfinite(plain).sum() > 50
+    np.testing.assert_array_equal(flushed, plain)
+
+
 def test_mistakes_are_told() -> None:
     fires = Fires(1, (9, 9))
     fires.begin(0, rates((9, 9)), [(4, 4)])

@@ -22,6 +22,7 @@ __all__ = ["Fires", "SpreadRates"]
 # Chosen by measurement (docs/wildfire.md): 8 + 24 neighbours and the straight front between those that stand side by
 # side. Rings 1 and 2 cost three quarters and lose 12 % of the area in strong wind; rings 1, 2, 4 cost twice as much.
 RINGS = (1, 3)
+_TINY = float(np.finfo(np.float64).tiny)  # trainings flush smaller numbers to 0, such as the one after 0
 SLOWEST = 1e-3  # m/min: what is slower does not spread; a day brings it 1.4 m
 
 
@@ -140,7 +141,7 @@ class Fires:
         self._factor[n] = 1.0
         self._ignitions[n] = {}
         self._upcoming[n] = np.inf
-        self.clock[n] = np.nextafter(at, -np.inf)
+        self.clock[n] = min(np.nextafter(at, -np.inf), at - _TINY)
         self._box[n] = (*self._middle(), *self._middle(1))
         self.ignite(n, ignitions, at)
 
@@ -171,7 +172,7 @@ class Fires:
         """Set cells of fire n on fire, now or ``at`` a time to come; cells that cannot burn do not."""
         when = self.clock[n] if at is None else at
         if when <= self.clock[n]:
-            when = np.nextafter(self.clock[n], np.inf)
+            when = max(np.nextafter(self.clock[n], np.inf), self.clock[n] + _TINY)
         for row, column in cells:
             if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
                 raise UsageError(f"ignition at row {row}, column {column} is off the map of {self.shape}")
