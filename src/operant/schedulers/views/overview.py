@@ -74,6 +74,13 @@ def _job(job: JobRecord, state: SearchState, search: str) -> dict[str, Any]:
         "ended": job.ended,
         "run": f"{search}/{job.id}",
     }
+    place = state.places.get(job.id)
+    if place is not None:
+        found["site_id"], found["node"] = place["id"], place["node"]
+        if place["queue"] and job.started is None:
+            found["queue"] = place["queue"]
+        if job.started is not None:
+            found["waited"] = max(0.0, job.started - place["submitted"])
     if job.seed is not None:
         found["seed"] = job.seed
     if job.snapshot is not None:
