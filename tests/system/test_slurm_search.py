@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,3 +133,17 @@ def test_a_detached_search_is_ended_by_stop_and_taken_over_by_resume(slurm: Slur
     assert search.job("11")["status"] == "KILLED"
     assert search.run("rm", "--task", "try") == 0
     assert not search.place.exists()
+
+
+def test_the_example_makes_the_same_proposals_here_and_there(slurm: Slurm, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "sites", folder)
+    (folder / ".operant").mkdir()
+    found = []
+    for name, words in (("here", ["--site", "local"]), ("there", [])):
+        argv = [sys.executable, "-m", "operant", "search", "search.yaml", "--task", name, *words]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        jobs = describe(folder / ".operant" / "searches" / name)["jobs"]
+        found.append([(one["id"], one["arg_dict"], one["reward"]) for one in jobs])
+    assert found[0] == found[1] and len(found[0]) == 8

@@ -124,7 +124,7 @@ class SlurmSite(ClusterSite):
                 raise ConfigError(f"`{key}` must be a whole number from 1 on, not {number!r}", (key,))
         self.most_in_batch = whole_number(array_size, "array_size", 1)
         self.throttle = throttle
-        self.seconds = None if time is None else parse_duration(time, ("time",), bare_unit="min")
+        self.seconds = None if time is None else parse_duration(time, ("time",), bare_unit="s")
         self.warn = parse_duration(warn, ("warn",), bare_unit="s") or 0.0
         self.memory = None if memory is None else parse_bytes(memory, ("memory",))
         self.python = python or sys.executable
