@@ -15,6 +15,7 @@ from operant.registry import Registry
 SITES = Registry("site", "operant.sites")
 SITES.declare("local", "operant.sites.local:LocalSite")
 SITES.declare("slurm", "operant.sites.slurm:SlurmSite")
+SITES.declare("container", "operant.sites.container:ContainerSite")
 
 
 def site_settings(given: Any) -> dict[str, Any]:

@@ -15,24 +15,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from operant._util.files import write_file
-from operant.sites import wrapper
+from operant.sites import cluster_jobs, wrapper
 from operant.sites.base import Event, Found, Submission, parse_token
-from operant.sites.cluster_jobs import (
-    Batch,
-    SiteAwayError,
-    SiteJob,
-    SiteRefusedError,
-    claim_never,
-    exit_of,
-    read_batches,
-    submission_of,
-    write_batch,
-)
+from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob, SiteRefusedError, Todo
 
 __all__ = ["ClusterSite"]
 
@@ -40,38 +29,6 @@ NOTICE_SECONDS = 0.1
 LONGEST_BACK_OFF = 60.0
 TIMES_MISSED = 3
 _CANCELLED_WAIT = 5.0
-
-
-@dataclass(slots=True)
-class _Attempt:
-    token: str
-    folder: Path
-    number: int
-    submission: Submission | None
-    batch: str = ""
-    index: int = 0
-    launched: bool = False
-    id: str = ""
-    started: bool = False
-    cancelled: str | None = None
-    held: Mapping[str, Any] | None = None
-    """How it ended by a signal that nobody here sent: the site has to say whether that was the end."""
-    word: SiteJob | None = None
-    missed: int = 0
-    gone_since: float | None = None
-    restarts: int = 0
-    told: tuple[str, str, str] = ("", "", "")
-
-
-@dataclass(slots=True)
-class _Todo:
-    """What waits for the thread that talks to the site."""
-
-    jobs: list[_Attempt] = field(default_factory=list)
-    batches: list[list[_Attempt]] = field(default_factory=list)
-    """Written down, not yet launched; the first may have been tried."""
-    ends: list[_Attempt] = field(default_factory=list)
-    strays: set[str] = field(default_factory=set)
 
 
 class ClusterSite:
@@ -85,6 +42,8 @@ class ClusterSite:
     outlives_controller = True
     kind = "cluster"
     most_in_batch = 500
+    keeps_ended = False
+    """Whether `clean` has to be called for jobs that are over."""
 
     def __init__(self, folder: Path, *, poll: float = 5.0, exit_wait: float = 60.0, restarts: int = 0) -> None:
         self.folder = folder
@@ -92,8 +51,8 @@ class ClusterSite:
         self.exit_wait = exit_wait
         self.restarts = restarts
         self._emit: Callable[[Event], None] = lambda event: None
-        self._open: dict[str, _Attempt] = {}
-        self._todo = _Todo()
+        self._open: dict[str, Attempt] = {}
+        self._todo = Todo()
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -103,6 +62,7 @@ class ClusterSite:
         self._strays_seen: set[str] = set()
         self._asked_at = -1e9
         self._told_away = ""
+        self._ended_ids: list[str] = []
 
     # -- what a site of this kind says of itself ------------------------------------------------------------------
 
@@ -120,6 +80,9 @@ class ClusterSite:
     def end(self, ids: Sequence[str]) -> None:
         """End these jobs, those that wait included; ids that are gone are no error."""
         raise NotImplementedError
+
+    def clean(self, ids: Sequence[str]) -> None:
+        """Remove what a site keeps of jobs that are over; most keep nothing that would have to be."""
 
     def explain(self, word: SiteJob) -> str:
         """What else is known of a job that ended without its wrapper's word, such as what the site itself logged."""
@@ -144,7 +107,7 @@ class ClusterSite:
         shutil.copyfile(wrapper.__file__, self.place / ".wrapper.py")
         (self.place / ".wrapper.py").replace(self.place / "wrapper.py")
         for name, step, wait in (
-            ("submit", self.work, lambda: self._wake.wait(max(0.05, self._try_at - self.now()))),
+            ("submit", self.work, lambda: self._wake.wait(self._try_at - self.now() if self._back_off else None)),
             ("notices", self.read_notices, lambda: self._closed.wait(NOTICE_SECONDS)),
             ("status", self.reconcile, lambda: self._closed.wait(self.poll)),
         ):
@@ -155,7 +118,7 @@ class ClusterSite:
     def submit(self, jobs: Sequence[Submission]) -> list[str]:
         with self._lock:
             for job in jobs:
-                attempt = _Attempt(job.token, job.folder, job.attempt, job)
+                attempt = Attempt(job.token, job.folder, job.attempt, job)
                 self._open[job.token] = attempt
                 self._todo.jobs.append(attempt)
         self._wake.set()
@@ -177,7 +140,7 @@ class ClusterSite:
         """Those that were launched are heard of from now on, whatever has become of them."""
         if not tokens:
             return {}
-        batches = read_batches(self.place)
+        batches = cluster_jobs.read_batches(self.place)
         words: dict[tuple[str, int], SiteJob] | None = None
         with contextlib.suppress(SiteAwayError):
             words = {(one.batch, one.index): one for one in self._ask()}
@@ -185,19 +148,20 @@ class ClusterSite:
         for token in tokens:
             job_id, number = parse_token(token)
             folder = self.folder / "jobs" / job_id
-            record = exit_of(folder, token)
-            if record is not None and record.get("reason") != "terminated":
-                found[token] = Found("ended", record)
-                continue
+            record = cluster_jobs.exit_of(folder, token)
             place = batches.get(token)
             word = None if words is None or place is None else words.get(place[:2])
+            if record is not None and record.get("reason") != "terminated":
+                found[token] = Found("ended", record)
+                self._ended_ids += [word.id] if word is not None else []
+                continue
             # Whoever was never launched, or is nowhere to be seen, cannot begin once the attempt is claimed here.
-            if (place is None or (words is not None and word is None)) and claim_never(folder, token):
+            if (place is None or (words is not None and word is None)) and cluster_jobs.claim_never(folder, token):
                 found[token] = Found("unknown", {})
                 continue
             if place is None:
                 place = ("", 0, 0)
-            attempt = _Attempt(token, folder, number, None, *place[:2], launched=True, held=record)
+            attempt = Attempt(token, folder, number, None, *place[:2], launched=True, held=record)
             attempt.restarts = place[2] // 1000
             attempt.word, attempt.id = word, "" if word is None else word.id
             with self._lock:
@@ -214,6 +178,8 @@ class ClusterSite:
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        with contextlib.suppress(SiteAwayError):
+            self._clean_some()
 
     # -- steps, each the work of one thread; tests in simulated time call them by themselves ----------------------
 
@@ -226,7 +192,7 @@ class ClusterSite:
                 step()
             except OSError as error:  # a full disk, a file server that is away: later
                 self._note(f"{self.kind}: {error}")
-                self._try_at = self.now() + 1.0
+                self._back_off, self._try_at = 1.0, self.now() + 1.0
             wait()
 
     def _ask(self) -> list[SiteJob]:
@@ -239,8 +205,9 @@ class ClusterSite:
         if self.now() < self._try_at:
             return
         try:
-            while self._launch_some() or self._end_some():
-                self._back_off = 0.0
+            while self._launch_some() or self._end_some() or self._clean_some():
+                pass
+            self._back_off = 0.0
         except SiteAwayError as error:
             self._back_off = min(LONGEST_BACK_OFF, max(1.0, self._back_off * 2))
             # It is asked what has arrived before anything is launched again, and not more often than it ever is.
@@ -273,15 +240,17 @@ class ClusterSite:
             # One that was tried may have arrived though it seemed not to.
             ids = {one.index: one.id for one in self._ask() if one.batch == name} if tried else {}
             if not ids:
-                write_batch(self.place, batch, self.spec_extras())
+                cluster_jobs.write_batch(self.place, batch, self.spec_extras())
                 ids = dict(enumerate(self.launch(batch)))
         except SiteRefusedError as error:
             for one in taken:
                 self._finish(one, {"code": None, "reason": "refused", "error": str(error)})
-        else:
+            ids = {}
+        with self._lock:
             for one in taken:
                 one.id, one.launched = ids.get(one.index, ""), True
-        with self._lock:
+                if one.id and one.token not in self._open:  # it was over before the last of the batch was launched
+                    self._ended_ids.append(one.id)
             todo.batches.pop(0)
         return True
 
@@ -293,7 +262,7 @@ class ClusterSite:
             strays, todo.strays = todo.strays, set()
         if not ready and not strays:
             return False
-        never = [one for one in ready if not one.started and claim_never(one.folder, one.token)]
+        never = [one for one in ready if not one.started and cluster_jobs.claim_never(one.folder, one.token)]
         try:
             ids = {one.id for one in ready if one.launched} | strays
             if ids:
@@ -306,6 +275,13 @@ class ClusterSite:
         for one in never:
             self._finish(one, {"code": None, "reason": one.cancelled})
         return True
+
+    def _clean_some(self) -> bool:
+        with self._lock:
+            ids, self._ended_ids = self._ended_ids, []
+        if ids:
+            self.clean(ids)
+        return bool(ids)
 
     def read_notices(self) -> None:
         """Hear what wrappers say: one listing for all."""
@@ -328,16 +304,16 @@ class ClusterSite:
                     continue  # the exit file is not to be seen yet
             (folder / name).unlink(missing_ok=True)
 
-    def _note_start(self, attempt: _Attempt, restart: int) -> None:
+    def _note_start(self, attempt: Attempt, restart: int) -> None:
         attempt.held, attempt.gone_since, attempt.missed = None, None, 0
         if not attempt.started:
             attempt.started = True
             holder = wrapper.read_json(str(attempt.folder / f"claim-{attempt.number}"))
             self._tell_place(attempt, node=str(holder.get("host", "")))
-            self._emit(Event("started", attempt.token, {"wall": time.time()}))
+            self._tell(attempt, "started", {"wall": time.time()})
 
-    def _note_end(self, attempt: _Attempt) -> bool:
-        record = exit_of(attempt.folder, attempt.token)
+    def _note_end(self, attempt: Attempt) -> bool:
+        record = cluster_jobs.exit_of(attempt.folder, attempt.token)
         if record is None:
             return False
         if record.get("reason") == "terminated" and attempt.cancelled is None:
@@ -368,7 +344,7 @@ class ClusterSite:
         self._find_strays(words)
         for attempt in launched:
             self._settle(attempt)
-        if self._todo.ends or self._todo.strays:
+        if self._todo.ends or self._todo.strays or self._ended_ids:
             self._wake.set()
 
     def _find_strays(self, words: Sequence[SiteJob]) -> None:
@@ -379,8 +355,10 @@ class ClusterSite:
             strays = {one.id for one in live if (one.batch, one.index) not in wanted}
             self._todo.strays |= strays & self._strays_seen
             self._strays_seen = strays
+            over = [one.id for one in words if one.state == "ended" and (one.batch, one.index) not in wanted]
+            self._ended_ids += over if self.keeps_ended else []
 
-    def _settle(self, attempt: _Attempt) -> None:
+    def _settle(self, attempt: Attempt) -> None:
         word = attempt.word
         if attempt.missed >= TIMES_MISSED or word is None:
             if attempt.missed < TIMES_MISSED:
@@ -394,9 +372,9 @@ class ClusterSite:
             if word.state == "waiting" and attempt.held is not None:  # the site starts it again by itself
                 attempt.held = None
             return
-        record = attempt.held or exit_of(attempt.folder, attempt.token)
+        record = attempt.held or cluster_jobs.exit_of(attempt.folder, attempt.token)
         if record is None:
-            if claim_never(attempt.folder, attempt.token):
+            if cluster_jobs.claim_never(attempt.folder, attempt.token):
                 record = {"code": None}
                 words = f"it never began: {words}"
             elif not self._waited_for_exit(attempt):
@@ -412,9 +390,9 @@ class ClusterSite:
         kind = "lost" if record is None else "ended"
         self._finish(attempt, {**(record or {}), "code": None, "reason": reason, "error": words}, kind)
 
-    def _start_again(self, attempt: _Attempt) -> None:
+    def _start_again(self, attempt: Attempt) -> None:
         """The same attempt once more, after the site gave up on it."""
-        submission = attempt.submission or submission_of(attempt.folder, attempt.token)
+        submission = attempt.submission or cluster_jobs.submission_of(attempt.folder, attempt.token)
         if submission is None:
             self._finish(attempt, {"code": None, "reason": "preempted", "error": "its spec cannot be read"})
             return
@@ -425,7 +403,7 @@ class ClusterSite:
             self._todo.jobs.append(attempt)
         self._wake.set()
 
-    def _waited_for_exit(self, attempt: _Attempt) -> bool:
+    def _waited_for_exit(self, attempt: Attempt) -> bool:
         if attempt.gone_since is None:
             attempt.gone_since = self.now()
         wait = self.exit_wait if attempt.cancelled is None else min(self.exit_wait, _CANCELLED_WAIT)
@@ -433,13 +411,20 @@ class ClusterSite:
 
     # -- helpers --------------------------------------------------------------------------------------------------
 
-    def _finish(self, attempt: _Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
-        with self._lock:
-            if self._open.pop(attempt.token, None) is None:
-                return
-        self._emit(Event(kind, attempt.token, info))
+    def _finish(self, attempt: Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
+        with self._lock:  # also while it is told, so that nothing is said of an attempt after its end
+            if self._open.pop(attempt.token, None) is not None:
+                self._emit(Event(kind, attempt.token, info))
+                if attempt.id:
+                    self._ended_ids.append(attempt.id)
+                    self._wake.set()
 
-    def _tell_place(self, attempt: _Attempt, node: str = "") -> None:
+    def _tell(self, attempt: Attempt, kind: str, info: Mapping[str, Any]) -> None:
+        with self._lock:
+            if attempt.token in self._open:
+                self._emit(Event(kind, attempt.token, info))
+
+    def _tell_place(self, attempt: Attempt, node: str = "") -> None:
         """Say where it is, when that is news."""
         word = attempt.word
         place = (
@@ -449,7 +434,7 @@ class ClusterSite:
         )
         if place != attempt.told and any(place):
             attempt.told = place
-            self._emit(Event("placed", attempt.token, {"id": place[0], "node": place[1], "queue": place[2]}))
+            self._tell(attempt, "placed", {"id": place[0], "node": place[1], "queue": place[2]})
 
     def _note(self, text: str) -> None:
         """Say something once."""

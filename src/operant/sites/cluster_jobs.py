@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from operant.sites.base import Limits, Submission, parse_token
 from operant.sites.local import read_exit, spec_of
 
 __all__ = [
+    "Attempt",
     "Batch",
     "SiteAwayError",
     "SiteJob",
     "SiteRefusedError",
+    "Todo",
     "claim_never",
     "exit_of",
     "read_batches",
@@ -66,13 +68,49 @@ class Batch:
     """Added to the site's own count of restarts."""
 
 
+@dataclass(slots=True)
+class Attempt:
+    """What its site knows of an attempt that is not over."""
+
+    token: str
+    folder: Path
+    number: int
+    submission: Submission | None
+    batch: str = ""
+    index: int = 0
+    launched: bool = False
+    id: str = ""
+    started: bool = False
+    cancelled: str | None = None
+    held: Mapping[str, Any] | None = None
+    """How it ended by a signal that nobody here sent: the site has to say whether that was the end."""
+    word: SiteJob | None = None
+    missed: int = 0
+    gone_since: float | None = None
+    restarts: int = 0
+    told: tuple[str, str, str] = ("", "", "")
+
+
+@dataclass(slots=True)
+class Todo:
+    """What waits for the thread that talks to the site."""
+
+    jobs: list[Attempt] = field(default_factory=list)
+    batches: list[list[Attempt]] = field(default_factory=list)
+    """Written down, not yet launched; the first may have been tried."""
+    ends: list[Attempt] = field(default_factory=list)
+    strays: set[str] = field(default_factory=set)
+
+
 def write_batch(place: Path, batch: Batch, extras: Mapping[str, Any]) -> None:
     """Write down what is about to be launched; whoever resumes finds each token's place in it."""
     paths = []
     for job in batch.jobs:
         path = job.folder / f"spec-{job.attempt}.json"
         path.touch(0o600)  # environments hold secrets
-        path.write_text(json.dumps({**spec_of(job), **extras, "notices": str(place / "notices")}), encoding="utf-8")
+        spec = {**spec_of(job), **extras, "notices": str(place / "notices")}
+        spec["env"] = {**extras.get("env", {}), **job.env}
+        path.write_text(json.dumps(spec), encoding="utf-8")
         paths.append(str(path))
     write_file(batch.list_file, "".join(f"{path}\n" for path in paths))
     tokens = [job.token for job in batch.jobs]

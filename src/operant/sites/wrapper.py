@@ -300,9 +300,10 @@ class Supervisor:
             environment["OPERANT_RESUME_FROM"] = environment.get("OPERANT_CKPT_DIR", kept)
         # A signal that arrives while there are two of us must not be handled by the wrong one.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        parent = os.getpid()  # 1 in a container
         self.pid = os.fork()
         if self.pid == 0:
-            self._become_program(environment, out_in, err_in, failed_in)
+            self._become_program(environment, out_in, err_in, failed_in, parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         for descriptor in (out_in, err_in, failed_in):
             os.close(descriptor)
@@ -312,7 +313,7 @@ class Supervisor:
         os.set_blocking(err, False)
         return [out, err]
 
-    def _become_program(self, environment: dict[str, str], out: int, err: int, failed: int) -> None:
+    def _become_program(self, environment: dict[str, str], out: int, err: int, failed: int, parent: int) -> None:
         spec = self.spec
         argv = spec["argv"]
         try:
@@ -322,7 +323,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == 1:  # the wrapper died before that took effect
+            if os.getppid() != parent:  # the wrapper died before that took effect
                 os._exit(1)
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (out, 1), (err, 2)):
