@@ -25,8 +25,6 @@ from operant.tracking.journal.lease import LeaseHeldError, read_lease
 from operant.tracking.places import check_run_id
 from operant.tracking.reading.compares import join_compare
 
-__all__ = ["BaseScheduler", "NaiveScheduler"]
-
 
 class BaseScheduler:
     """Something that runs a search."""

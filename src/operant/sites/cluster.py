@@ -23,8 +23,6 @@ from operant.sites import cluster_jobs, wrapper
 from operant.sites.base import Event, Found, Submission, parse_token
 from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob, SiteRefusedError, Todo
 
-__all__ = ["ClusterSite"]
-
 NOTICE_SECONDS = 0.1
 LONGEST_BACK_OFF = 60.0
 TIMES_MISSED = 3

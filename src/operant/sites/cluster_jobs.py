@@ -14,20 +14,6 @@ from operant.sites import wrapper
 from operant.sites.base import Limits, Submission, parse_token
 from operant.sites.local import read_exit, spec_of
 
-__all__ = [
-    "Attempt",
-    "Batch",
-    "SiteAwayError",
-    "SiteJob",
-    "SiteRefusedError",
-    "Todo",
-    "claim_never",
-    "exit_of",
-    "read_batches",
-    "submission_of",
-    "write_batch",
-]
-
 _SKEW_SECONDS = 30.0
 
 

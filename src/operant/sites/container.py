@@ -22,8 +22,6 @@ from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
 from operant.tracking.identity import is_alive
 
-__all__ = ["ContainerSite"]
-
 ENGINES = ("podman", "docker", "apptainer")
 COMMAND_SECONDS = 300.0
 # A container that was killed by the kernel for its memory says nothing but this.

@@ -21,8 +21,6 @@ from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
 
-__all__ = ["SRUN_FLAGS", "SlurmSite"]
-
 COMMAND_SECONDS = 120.0
 # What Slurm says when asking again helps: its controller is away or busy, a limit of the queue is reached.
 _AWAY = re.compile(

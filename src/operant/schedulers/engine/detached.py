@@ -11,8 +11,6 @@ from operant.sites.base import SystemClock, site_settings
 from operant.status import UNDER_WAY, Status
 from operant.tracking.journal import Journal
 
-__all__ = ["end_jobs"]
-
 
 def end_jobs(folder: Path, timeout: float = 120.0) -> int:
     """End what still waits or runs of a search without a controller, and say in its journal that it was ended."""

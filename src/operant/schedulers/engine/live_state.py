@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from operant.errors import OperantError
 from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState
-from operant.schedulers.planning.rewards import History, JobReader, RewardRule, SeedPlan
+from operant.schedulers.planning.rewards import JobReader, Reports, RewardRule, SeedPlan
 from operant.searchers import Proposal
 from operant.sites.base import Clock
 from operant.status import FAILED, Status
@@ -41,7 +41,7 @@ class MemoryReader:
     def __init__(self, rule: RewardRule) -> None:
         self.rule = rule
         self.values: Mapping[str, float] = {}
-        self._points: dict[str, History] = {}
+        self._points: dict[str, Reports] = {}
 
     def add(self, tag: str, step: int, value: float, wall: float) -> None:
         self._points.setdefault(tag, []).append({"iteration": step, "value": value, "created": round(wall * 1000)})
@@ -49,7 +49,7 @@ class MemoryReader:
     def refresh(self, *, ended: bool = False) -> bool:
         return False
 
-    def history(self, tag: str | None = None) -> History:
+    def history(self, tag: str | None = None) -> Reports:
         return self._points.get(tag or self.rule.attribute, [])
 
     def latest(self, tag: str) -> float | None:

@@ -19,8 +19,6 @@ from operant.sites import Event, Found, Site
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import process_identity
 
-__all__ = ["Restore", "changed_keys"]
-
 _SHOWN_NAMES = 3
 
 

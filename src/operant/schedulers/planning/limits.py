@@ -14,8 +14,6 @@ from operant.sites.base import Limits
 if TYPE_CHECKING:
     from operant.schedulers.planning.plan import SearchPlan
 
-__all__ = ["LIMITS", "last_valid", "limits_of", "parse_limits", "set_limit"]
-
 
 LIMITS: dict[str, Callable[[Any], Any]] = {
     "parallel_size": lambda value: whole_number(value, "parallel_size", 1),

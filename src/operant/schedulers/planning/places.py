@@ -8,8 +8,6 @@ from typing import Any
 
 from operant.sites.base import SITES, site_settings
 
-__all__ = ["checked_site", "moved"]
-
 
 def checked_site(given: Any) -> dict[str, Any]:
     """The settings of a site, all of them checked: a mistake must not wait for the first job."""

@@ -12,8 +12,6 @@ from operant.errors import ConfigError, unknown
 from operant.sites.slurm import SRUN_FLAGS
 from operant.space import Dict
 
-__all__ = ["Template", "value_text"]
-
 # A name as it can stand in braces: not `{"a": 1}` of some JSON, not `${HOME}` of the shell.
 _NAME = r"[A-Za-z_][\w.\-/]*(?:\([^(){}]*\))?"
 # Doubled braces around a name mean the braces themselves.

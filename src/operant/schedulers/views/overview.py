@@ -12,8 +12,6 @@ from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.status import UNDER_WAY, Status
 from operant.tracking.journal.journal import JOURNAL_NAME
 
-__all__ = ["describe", "find_search", "job_scalars", "list_searches"]
-
 
 def list_searches(root: Path) -> Iterator[Path]:
     """The folders of all searches."""
