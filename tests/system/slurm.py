@@ -42,6 +42,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=5
+MessageTimeout=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0

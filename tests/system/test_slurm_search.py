@@ -107,7 +107,7 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(slurm: 
     first.send_signal(signal.SIGKILL)
     first.wait()
     left = [one for one in search.jobs().values() if one["status"] in ("RUNNING", "PENDING")]
-    assert left and all(str(one["reason"]).endswith("no controller") for one in left)
+    assert left and all("no controller" in str(one["reason"]) for one in left)
 
     search.run("search", "search.yaml", "--task", "try", "--resume")
     jobs = search.jobs()
