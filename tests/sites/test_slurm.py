@@ -246,14 +246,14 @@ def test_a_job_without_a_search(slurm: Slurm, monkeypatch: pytest.MonkeyPatch, t
     job.start(poll=0.3)
     assert job.status in ("PENDING", "RUNNING") and job.wait() == "FINISHED"
     assert (job.folder / "stdout").read_text() == "1\n1\n"  # both tasks of its step
-    slow = SlurmJob("srun -p debug sleep 600", "slow")
+    slow = SlurmJob("srun -p debug sleep 600.25", "slow")
     slow.start(poll=0.3, exit_wait=1)
     deadline = time.monotonic() + patience(30)
     while "sleep" not in slurm.say("squeue", "--steps", "-h", "-o", "%j") and time.monotonic() < deadline:
         time.sleep(0.05)
     slow.kill()
-    assert slow.wait() == "KILLED" and not slurm.queue()
-    assert not subprocess.run(["pgrep", "-fx", "sleep 600"], capture_output=True).stdout
+    assert slow.wait() == "KILLED" and slurm.is_empty()
+    assert not subprocess.run(["pgrep", "-fx", "sleep 600.25"], capture_output=True).stdout
 
 
 def test_a_service_that_cannot_be_reached_says_so() -> None:

@@ -95,6 +95,13 @@ class Slurm:
         """What waits or runs."""
         return self.say("squeue", "-h", "-r", "-o", "%j|%i|%T|%r").splitlines()
 
+    def is_empty(self) -> bool:
+        """Whether nothing is left, once what is just ending has ended."""
+        deadline = time.monotonic() + patience(10)
+        while (left := self.queue()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not left
+
     def wait_for_nodes(self) -> None:
         deadline = time.monotonic() + patience(20)
         while True:

@@ -398,7 +398,11 @@ class Supervisor:
         """Ask the site for another start, if that is why the program was ended, and it had not finished by then."""
         if self.reason != "requeued" or (self.may_end_well and self.status == 0):
             return False
-        return os.system(os.environ["OPERANT_REQUEUE"] + " >/dev/null") == 0
+        for pause in (0.5, 1.0, 2.0, 0.0):  # a busy site may not answer at once
+            if os.system(os.environ["OPERANT_REQUEUE"] + " >/dev/null") == 0:
+                return True
+            time.sleep(pause)
+        return False
 
     def terminate(self) -> None:
         """A signal says that it shall end; whoever meant that may have left word of why, and of how fast."""
