@@ -87,7 +87,7 @@ class QPolicy(BasePolicy):
         super().__init__(observation_space, action_space, settings, model, seed)
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(
-                f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it, SAC and TD3 where it is continuous)"
+                f"DQN chooses one of n actions; {action_space} is not Discrete (PPO, A2C or SAC may take it)"
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
