@@ -19,8 +19,6 @@ from operant.sites import wrapper
 from operant.sites.base import SITES, Event, Found, Submission, parse_token
 from operant.tracking.identity import is_alive
 
-__all__ = ["LocalSite", "read_exit"]
-
 MISSING_EXIT_SECONDS = 2.0
 DYING_SECONDS = 30.0
 _MESSAGE = 1 << 18

@@ -14,8 +14,6 @@ from operant.sites import Site
 from operant.sites.base import Clock
 from operant.status import Status, counts_of
 
-__all__ = ["Best", "Decision", "NoView", "ResultHook", "SearchControl", "SearchProgress", "View"]
-
 
 class Best(NamedTuple):
     """The best proposal so far, its reward over all seeds, and its reward for each."""

@@ -34,8 +34,6 @@ from operant.searchers import BaseSearcher, build_searcher
 from operant.sites.base import Limits
 from operant.space import Dict, build_space, check_paths, load_yaml_file
 
-__all__ = ["SearchPlan", "load_plan", "make_plan"]
-
 _TOP = (
     "task", "searcher", "scheduler", "assessor", "pavi", "use_spe", "generate_log", "custom_imports", "seeds",
     "seed_reward", "racing", "final_check",

@@ -11,8 +11,6 @@ from operant.errors import UsageError, unknown
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.tracking.journal.journal import JOURNAL_NAME
 
-__all__ = ["describe", "find_search", "job_scalars", "list_searches"]
-
 
 def list_searches(root: Path) -> Iterator[Path]:
     """The folders of all searches."""

@@ -72,7 +72,8 @@ class RunSummary:
         if main is None:
             return Status.RUNNING
         if main.end is not None:
-            return str(main.end["status"])
+            status: str = main.end["status"]
+            return status
         alive = is_alive(main.process)
         if alive is None:
             return Status.SILENT if time.time() - main.mtime > SILENT_SECONDS else Status.RUNNING
@@ -104,16 +105,8 @@ class RunSummary:
                 self.fold_record(item)
         return changed
 
-    def fold_record(self, record: dict[str, Any]) -> bool:
-        """Take in one record; return whether it was one that a writer of ours makes."""
-        try:
-            self._fold_record(record)
-        except (KeyError, TypeError, ValueError):
-            self.log.odd_records += 1
-            return False
-        return True
-
-    def _fold_record(self, record: dict[str, Any]) -> None:
+    def fold_record(self, record: dict[str, Any]) -> None:
+        """Take in one record that the log gave."""
         match record.get("type"):
             case "start":
                 if record["role"] == "main" and not self.command:
@@ -122,20 +115,20 @@ class RunSummary:
                 self.name = self.name or record["name"]
                 wall = float(record["wall"])
                 self.started = wall if self.started is None else min(self.started, wall)
-                self._add_tags(record.get("tags", ()))
+                self._add_tags(record.get("tags", []))
             case "attempt":
-                step = record["resumed_from"]
-                self.resumes[int(record["attempt"])] = None if step is None else int(step)
+                self.resumes[record["attempt"]] = record["resumed_from"]
             case "hparams":
                 self.params.update(record["params"])
             case "tags":
-                self._add_tags(record.get("add", ()))
-                self.tags = [tag for tag in self.tags if tag not in record.get("remove", ())]
+                self._add_tags(record.get("add", []))
+                removed = set(record.get("remove", ()))
+                self.tags = [tag for tag in self.tags if tag not in removed]
             case "lost":
-                self.lost_points += int(record["points"])
+                self.lost_points += record["points"]
 
-    def _add_tags(self, tags: Any) -> None:
-        self.tags += [tag for tag in tags if tag not in self.tags]
+    def _add_tags(self, tags: list[str]) -> None:
+        self.tags = list(dict.fromkeys([*self.tags, *tags]))
 
     def _fold_points(self, segment: Segment, block: Block) -> None:
         from operant.tracking.reading.points import last_points
