@@ -15,6 +15,7 @@ from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReade
 from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.planning.limits import LIMITS, set_limit
 from operant.schedulers.planning.plan import SearchPlan
+from operant.schedulers.planning.rewards import JobReader
 from operant.searchers import Observation
 from operant.sites import Event
 from operant.status import DONE, Status
@@ -65,6 +66,8 @@ class Results:
                 error = complaint
                 if complaint is not None and not reader.reported:
                     status = _ERROR  # a program that has nothing to show for itself has not succeeded
+        elif reason is None and not info.get("error") and isinstance(reader, JobReader):
+            error = ": ".join(filter(None, (_what_went_wrong(info, None), reader.last_line())))
         retry = self.end(job, status, reason, info, reward=reward, error=error)
         if plan.assessor is not None and status == _FINISHED and not job.is_check:
             plan.assessor.assess_job(job.id, reader.history())
