@@ -141,7 +141,8 @@ def test_the_warning_before_the_time_limit_reaches_the_program_which_is_requeued
     watched.site.submit([submission(tmp_path, RESTARTED)])
     watched.begun("began-0")
     slurm.say("scancel", "--batch", "--signal=USR1", watched.place()["id"])  # as Slurm itself does by --signal=B:USR1@…
-    assert watched.end().info["code"] == 0
+    end = watched.end()
+    assert end.info["code"] == 0, watched.events
     assert (tmp_path / "jobs" / "0" / "warned").exists()
     watched.site.close()
 
