@@ -150,7 +150,7 @@ class SearchPlan:
 def load_plan(
     path: str | os.PathLike[str], *, folder: Path | None = None, where: str | Mapping[str, Any] | None = None
 ) -> SearchPlan:
-    """Read and check a search's file; commands find their files in ``folder``, ``where`` is another site than its own."""
+    """Read and check a search's file; commands find their files in ``folder``, ``where`` is another site."""
     file = Path(path)
     config, lines = load_yaml_file(file)
     if where is not None and isinstance(config, Mapping):
