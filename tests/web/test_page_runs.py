@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pytest
 from PIL import Image
 from tests.machine import patience
 from tests.web import recorded
+from tests.web.asking import MadeSearch
 from tests.web.browser import PageFaults, StartUi
 
 from operant.tracking import Run
@@ -660,3 +662,31 @@ def test_empty_pages_show_the_command_to_run(page: Any, tmp_path: Path, ui: Star
         assert page.locator(".command code").count() == 1
         page.goto(f"{address}/run")
         page.wait_for_selector("text=operant runs")
+
+
+def test_a_job_that_recorded_nothing_has_a_page(page: Any, place: Place) -> None:
+    made = MadeSearch(place.root, "broken", jobs=0)
+    made.add_job("ERROR", code=3)
+    made.close()
+    folder = made.folder / "jobs" / "0"
+    shutil.rmtree(folder / "run")
+    (folder / "stdout").write_text(
+        "begun\n" + "\x1b[31m<b>line</b>\n" * 20_000 + "the Needle <script>\n" + "x\n" * 50_000
+    )
+    page.goto(f"{place.address}/run?id=broken/0")
+    page.wait_for_selector(".attempts td:has-text('failed with exit code 3')")
+    assert (
+        "failed" in page.locator(".job-words").inner_text() and "/jobs/0" in page.locator(".facts").first.inner_text()
+    )
+    page.get_by_role("tab", name="Settings").click()
+    page.wait_for_selector("td:has-text('tanh')")
+    page.get_by_role("tab", name="Console").click()
+    page.get_by_role("searchbox", name="Find in all output").fill("needle")
+    page.keyboard.press("Enter")
+    page.locator(".console-match").click()
+    page.wait_for_selector(".console mark:has-text('Needle')")
+    assert "<script>" in page.locator(".console").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "broken-0-stdout.txt"
+    expect_no_overflow(page)

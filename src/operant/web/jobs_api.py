@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from operant.errors import UsageError
+from operant.schedulers.analysis.chart_data import job_row
 from operant.schedulers.views.journal_text import attempts_of, status_in_words
 from operant.status import Status
 from operant.tracking.places import check_run_id
@@ -76,6 +77,7 @@ def describe_job(app: AppState, run_id: str) -> dict[str, Any]:
             "code": job.snapshot,
             "settings": job.arg_dict,
             "command": task.get("template") if isinstance(task, dict) else None,
+            "where": job_row(search, job).get("where"),
             "folder": str(folder) if folder.is_dir() else None,
         }
     last = attempts[-1]

@@ -29,6 +29,7 @@ export function showJob(panel, { run }) {
     ["proposal", String(job.number)],
     ["seed", job.seed === null ? null : String(job.seed)],
     ["command", job.command ? h("code", null, job.command) : null],
+    ["where", job.where],
     ["folder", job.folder ? h("code", null, job.folder) : null],
     ["code", job.code ? h("code", null, job.code) : null],
   ];
