@@ -18,7 +18,7 @@ from PIL import Image
 from tests.machine import patience
 from tests.web import recorded
 from tests.web.asking import MadeSearch
-from tests.web.browser import PageFaults, StartUi
+from tests.web.browser import PageFaults, StartUi, run_ui
 
 from operant.tracking import Run
 
@@ -319,6 +319,7 @@ def test_runs_are_grouped_by_a_setting(page: Any, place: Place) -> None:
     wait_for_lines(page, "eval/return", 3)
     label = chart(page, "eval/return").get_attribute("aria-label")
     assert "rate=0.001 (2) ends at" in label
+    assert "rate=0.001 n = 2" in page.locator(".board-legend li").all_inner_texts()
     ends = [Run.open(place.agents[n], place.root).chart("eval/return", 500).mean[-1] for n in (1, 4)]
     said = re.search(r"rate=0.001 \(2\) ends at ([0-9.]+)", label)
     assert said and float(said[1]) == pytest.approx(np.mean(ends), rel=1e-3)
@@ -690,3 +691,44 @@ def test_a_job_that_recorded_nothing_has_a_page(page: Any, place: Place) -> None
         page.get_by_role("link", name="Download").click()
     assert download.value.suggested_filename == "broken-0-stdout.txt"
     expect_no_overflow(page)
+
+
+def test_a_log_scale_says_what_it_cannot_show_and_the_last_tick_is_whole(page: Any, tmp_path: Path) -> None:
+    root = tmp_path / ".operant"
+    steps = [*range(0, 100_000, 2500), 100_000]
+    made = {"below": [-1.0] * len(steps), "mixed": [(-1.0) ** n for n in range(len(steps))]}
+    with recorded.writer(root, "signs") as writer:
+        for at, step in enumerate(steps):
+            for tag, values in made.items():
+                writer.add_scalar(tag, values[at], step)
+    run = writer.run_id
+    with run_ui(root) as address:
+        page.goto(f"{address}/run?id={run}&log=1")
+        page.wait_for_selector("[data-tag=below] .chart-last:has-text('no value is above 0')")
+        page.wait_for_selector("[data-tag=mixed] .chart-last:has-text('20 of 41 values are not above 0')")
+        assert page.locator("#live-text").inner_text() == "nothing to follow"
+        room = page.evaluate(
+            """() => {
+              const u = document.querySelector("[data-tag=below] .uplot"), over = u.querySelector(".u-over");
+              const context = document.createElement("canvas").getContext("2d");
+              context.font = "11px system-ui, sans-serif";
+              const free = u.getBoundingClientRect().right - over.getBoundingClientRect().right;
+              return free - context.measureText("100000").width / 2;
+            }"""
+        )
+        assert room >= 0
+
+
+def test_an_open_page_recovers_when_the_server_returns(page: Any, tmp_path: Path, page_faults: PageFaults) -> None:
+    root = tmp_path / ".operant"
+    recorded.record_small_runs(root, 2)
+    page_faults.allow("Failed to load resource")
+    page_faults.allow("request failed")
+    with run_ui(root) as address:
+        page.goto(f"{address}/runs")
+        page.wait_for_selector("tr.data")
+    page.get_by_role("link", name="Searches").first.click()  # a module that was not loaded yet
+    page.wait_for_selector(".failure")
+    with run_ui(root, int(address.rpartition(":")[2])):
+        page.wait_for_selector(".empty:not(.failure)")
+        assert "/searches" in page.url
