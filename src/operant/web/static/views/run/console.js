@@ -86,7 +86,8 @@ export function Console(panel, context) {
       const at = place + match.before.length;
       const mark = h("mark", null, match.match);
       replace(text, piece.text.slice(0, at), mark, piece.text.slice(at + match.match.length));
-      mark.scrollIntoView({ block: "center" });
+      // Only the output is scrolled, not the page around it.
+      text.scrollTop += mark.getBoundingClientRect().top - text.getBoundingClientRect().top - text.clientHeight / 2;
     }
     show();
   }

@@ -37,11 +37,11 @@ export function showJob(panel, { run }) {
     h("th", { scope: "row" }, String(one.attempt)),
     h("td", null, one.words, one.error ? h("pre", { class: "wrap small" }, one.error) : null),
     h("td", { class: "nowrap" }, clock(one.started)),
-    h("td", { class: "num nowrap" }, one.started && one.ended ? duration(one.ended - one.started) : "–"),
+    h("td", { class: "nowrap" }, one.started && one.ended ? duration(one.ended - one.started) : "–"),
     h("td", null, one.host ? `${one.host} (process ${one.pid})` : "–"),
-    h("td", { class: "num" }, ending(one)),
-    h("td", { class: "num nowrap" }, duration(one.cpu_seconds)),
-    h("td", { class: "num nowrap" }, bytes(one.peak_bytes)),
+    h("td", null, ending(one)),
+    h("td", { class: "nowrap" }, duration(one.cpu_seconds)),
+    h("td", { class: "nowrap" }, bytes(one.peak_bytes)),
     h("td", { class: "nowrap" }, printed(one.stdout)),
     h("td", { class: "nowrap" }, printed(one.stderr))));
   const heads = ["Attempt", "What became of it", "Started", "Took", "Where", "Exit code", "CPU", "Memory", "stdout", "stderr"];
