@@ -351,4 +351,4 @@ def test_models_by_name(make_config):
     )
     weights = load_checkpoint_file(result.checkpoint)["state_dict"]
     assert weights["network.q.layers.0.weight"].shape == (8, 4)
-    assert isinstance(load_policy(result.run_id).algorithm.network.q, networks.QNet)
+    assert isinstance(load_policy(result.run_id).policy.network.q, networks.QNet)
