@@ -26,10 +26,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="search MuJoCo policies or a formula (scheduler: func_type) instead of starting programs",
     )
+    parser.add_argument(
+        "--site", metavar="SITE", help="where jobs run: a name (`operant sites`), '{type: slurm, …}' or a YAML file"
+    )
     parser.add_argument("--force", action="store_true", help="with --resume: also when the file has changed")
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.cli.sites import parse_site
     from operant.schedulers.naive_scheduler import NaiveScheduler
     from operant.schedulers.views.display import make_view
     from operant.tracking.places import check_run_id, find_root
@@ -45,12 +49,18 @@ def run(args: argparse.Namespace) -> int:
 
         scheduler = MujocoScheduler(folder, args.file, resume=args.resume, force=args.force, view=make_view())
     else:
-        scheduler = NaiveScheduler(folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view())
+        where = None if args.site is None else parse_site(args.site)
+        scheduler = NaiveScheduler(
+            folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view(), where=where
+        )
     outcome = scheduler.run()
     for number, check in outcome.checks.items():
         mean, low, high = check["mean"], check["low"], check["high"]
         print(f"proposal {number} on {check['runs']} new seeds: {mean:.6g} (95 % interval {low:.6g} to {high:.6g})")
     print(f"`search-ctl show --task {args.task}` shows its jobs")
+    if outcome.status == Status.PAUSED:
+        print(f"its jobs go on: --resume takes them over, `search-ctl stop --task {args.task}` ends them")
+        return 0
     return 0 if outcome.status == Status.FINISHED else 1
 
 

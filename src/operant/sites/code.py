@@ -15,8 +15,6 @@ from pathlib import Path
 
 from operant.errors import UsageError
 
-__all__ = ["CodeSnapshot", "remove_tree", "take_snapshot"]
-
 NEVER = frozenset({".git", ".venv", ".operant"})
 # What `search-ctl export` leaves below the current folder is no code: else an export would look like a change of it.
 _ARCHIVE = re.compile(r"(.*/)?archive/[^/]+\.\d{14}\.tar\.gz")

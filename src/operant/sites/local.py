@@ -19,8 +19,6 @@ from operant.sites import wrapper
 from operant.sites.base import SITES, Event, Found, Submission, parse_token
 from operant.tracking.identity import is_alive
 
-__all__ = ["LocalSite", "read_exit"]
-
 MISSING_EXIT_SECONDS = 2.0
 DYING_SECONDS = 30.0
 _MESSAGE = 1 << 18
@@ -73,7 +71,7 @@ class LocalSite:
                 self._attempts[job.token] = attempt
                 self._by_descriptor[mine.fileno()] = attempt
             try:
-                self._send(json.dumps(_spec(job)).encode(), theirs)
+                self._send(json.dumps(spec_of(job)).encode(), theirs)
             finally:
                 theirs.close()
             self._poll.register(mine.fileno(), select.EPOLLIN)
@@ -201,7 +199,8 @@ def read_exit(folder: Path, attempt: int) -> dict[str, Any] | None:
     return _read_json(folder / f"exit-{attempt}.json")
 
 
-def _spec(job: Submission) -> dict[str, Any]:
+def spec_of(job: Submission) -> dict[str, Any]:
+    """What the wrapper is told."""
     return {
         "token": job.token,
         "attempt": job.attempt,

@@ -1,4 +1,4 @@
-"""A search's YAML: what the document shows works, every mistake is found with file, line and key."""
+"""A search's YAML: that of GML's HPO works, every mistake is found with file, line and key."""
 
 from __future__ import annotations
 

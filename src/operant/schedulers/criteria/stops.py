@@ -12,16 +12,6 @@ from operant._util.units import parse_duration
 from operant.errors import ConfigError
 from operant.registry import Registry, accepted_arguments
 
-__all__ = [
-    "STOP_CRITERIONS",
-    "BaseStopCriterion",
-    "NaiveStopCriterion",
-    "RunningSearch",
-    "StopCriteria",
-    "build_stop_criterion",
-    "get_current_time",
-]
-
 STOP_CRITERIONS = Registry("stop criterion", "operant.stop_criterions")
 
 

@@ -14,8 +14,6 @@ from operant.sites import Site
 from operant.sites.base import Clock
 from operant.status import Status, counts_of
 
-__all__ = ["Best", "Decision", "NoView", "ResultHook", "SearchControl", "SearchProgress", "View"]
-
 
 class Best(NamedTuple):
     """The best proposal so far, its reward over all seeds, and its reward for each."""
@@ -118,6 +116,11 @@ class SearchControl(SearchProgress):
         state.stop(reason, kill=kill, status=status)
         if state.killing is not None and kill:
             self.cancel(list(state.running.values()), *state.killing)
+
+    def detach(self, reason: str) -> None:
+        """End the controller and leave its jobs running, where they can."""
+        if self._state.killing is None:
+            self._state.detach(reason)
 
     def cancel(self, attempts: list[Attempt], status: str, reason: str) -> None:
         """End these attempts; they will count with this status and reason."""

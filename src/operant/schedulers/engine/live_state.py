@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from operant.errors import OperantError
 from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState
-from operant.schedulers.planning.rewards import History, JobReader, RewardRule, SeedPlan
+from operant.schedulers.planning.rewards import JobReader, Reports, RewardRule, SeedPlan
 from operant.searchers import Proposal
 from operant.sites.base import Clock
 from operant.status import FAILED, Status
@@ -41,7 +41,7 @@ class MemoryReader:
     def __init__(self, rule: RewardRule) -> None:
         self.rule = rule
         self.values: Mapping[str, float] = {}
-        self._points: dict[str, History] = {}
+        self._points: dict[str, Reports] = {}
 
     def add(self, tag: str, step: int, value: float, wall: float) -> None:
         self._points.setdefault(tag, []).append({"iteration": step, "value": value, "created": round(wall * 1000)})
@@ -49,7 +49,7 @@ class MemoryReader:
     def refresh(self, *, ended: bool = False) -> bool:
         return False
 
-    def history(self, tag: str | None = None) -> History:
+    def history(self, tag: str | None = None) -> Reports:
         return self._points.get(tag or self.rule.attribute, [])
 
     def latest(self, tag: str) -> float | None:
@@ -115,6 +115,10 @@ class Trial:
         return _STOPPED if self.raced_out or not self.statuses.isdisjoint(_EARLY) else _FINISHED
 
 
+def _is_news(before: str, queue: str) -> bool:
+    return queue != before and not any(one in queue for one in ("(Priority)", "(Resources)"))
+
+
 class LiveState(SearchState):
     """The recorded state of a search with its queues. Its transitions journal themselves."""
 
@@ -141,6 +145,8 @@ class LiveState(SearchState):
         """Whether nothing more is proposed."""
         self.killing: tuple[str, str] | None = None
         """The status and the reason with which all jobs under way end, once they shall."""
+        self.detached = False
+        """Whether the controller leaves, and its jobs go on."""
         self.end: tuple[str, str] = (_FINISHED, "all done")
         self.backlog: list[Any] = []
         """What came while the disk was full."""
@@ -246,6 +252,16 @@ class LiveState(SearchState):
         attempt.begun = attempt.last_report = self.clock.now()
         self._record("started", job=job.id, attempt=job.attempt, wall=self.clock.wall() if wall is None else wall)
 
+    def placed(self, attempt: Attempt, info: Mapping[str, Any]) -> None:
+        """Where its site has put it, or why it waits."""
+        name = attempt.job.id
+        before = self.places.get(name)
+        same = before is not None and all(before[key] == info.get(key, "") for key in ("id", "node"))
+        # Which of many waits for priority and which for resources changes all the time, and tells nobody anything.
+        if not same or _is_news(str(before and before["queue"]), str(info.get("queue", ""))):
+            found = {key: info.get(key, "") for key in ("id", "node", "queue")}
+            self._record("placed", job=name, wall=self.clock.wall(), **found)
+
     def reported(self, attempt: Attempt, tag: str, step: int, value: float, wall: float) -> None:
         """A job without files has reported something."""
         assert isinstance(attempt.reader, MemoryReader)
@@ -299,6 +315,12 @@ class LiveState(SearchState):
         self._record("stopping", reason=reason, kill=kill)
         if kill:
             self.killing = (Status.ERROR if status == Status.ERROR else Status.KILLED, reason)
+
+    def detach(self, reason: str) -> None:
+        """The controller ends and leaves its jobs to themselves; whoever resumes the search takes them over."""
+        self.is_stop = self.detached = True
+        self.end = (Status.PAUSED, reason)
+        self._record("stopping", reason=reason, kill=False)
 
     def go_on_proposing(self) -> None:
         """The rule that ended the search has been changed, and may stop it again."""

@@ -11,8 +11,6 @@ from operant.sites import Limits, Submission
 from operant.sites.code import CodeSnapshot, remove_tree
 from operant.status import Status
 
-__all__ = ["Workspace"]
-
 # The wrapper's own limit is a second line: it holds when the controller itself is stuck.
 _BACKSTOP_SECONDS = 10.0
 

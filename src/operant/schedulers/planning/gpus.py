@@ -11,8 +11,6 @@ from typing import Any
 from operant._util.checks import is_number, is_whole
 from operant.errors import ConfigError
 
-__all__ = ["GpuPool", "visible_gpus"]
-
 
 def visible_gpus() -> list[str]:
     """The GPUs of this machine that this process may use."""
@@ -34,9 +32,14 @@ class GpuPool:
         self._held: dict[str, list[str]] = {}
 
     @classmethod
-    def parse(cls, per_job: Any, gpus: Any) -> GpuPool | None:
+    def parse(cls, per_job: Any, gpus: Any, site: str = "local") -> GpuPool | None:
         if per_job is None:
             return None
+        if site != "local":
+            raise ConfigError(
+                f"`gpus_per_job` shares out the GPUs of this machine; those of {site} are asked for in `site`",
+                ("gpus_per_job",),
+            )
         if not is_number(per_job) or per_job < 0:
             raise ConfigError(f"`gpus_per_job` is a number such as 1, 2 or 0.5, not {per_job!r}", ("gpus_per_job",))
         if per_job == 0:

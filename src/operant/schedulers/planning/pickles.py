@@ -9,8 +9,6 @@ from typing import Any
 
 from operant.errors import UsageError
 
-__all__ = ["load_plain_pickle"]
-
 _LARGEST = 64 << 20
 _PLAIN = {
     ("builtins", "complex"): complex,

@@ -26,7 +26,8 @@ _MOST_LINE = 1 << 16
 RACE_ALPHA = 0.1
 _FEWEST_FOR_TEST = 2
 
-History = list[dict[str, Any]]
+Reports = list[dict[str, Any]]
+"""What a job reported of one scalar, as assessors take it: ``{'iteration', 'value', 'created'}``, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,10 @@ class JobReader:
         self.folder = folder
         self.work = work
         self.rule = rule
-        self.printed: History = []
+        self.printed: Reports = []
         self._run: Run | None = None
         self._events: dict[Path, EventFileReader] = {}
-        self._event_points: dict[str, History] = {}
+        self._event_points: dict[str, Reports] = {}
         self._read_bytes = 0
         self._rest = b""
 
@@ -112,7 +113,7 @@ class JobReader:
             fresh = self._read_events() or fresh
         return fresh
 
-    def history(self, tag: str | None = None) -> History:
+    def history(self, tag: str | None = None) -> Reports:
         """A scalar's reports so far, as assessors take them."""
         tag = tag or self.rule.attribute
         if self.rule.pattern is not None and tag == self.rule.attribute:

@@ -13,8 +13,6 @@ from operant.schedulers.engine.live_state import Attempt
 from operant.schedulers.engine.state import JobRecord
 from operant.status import UNDER_WAY, Status
 
-__all__ = ["LineView", "LogView", "TableView", "make_view"]
-
 _REDRAW_SECONDS = 0.25
 _SHOWN_JOBS = 12
 

@@ -16,8 +16,6 @@ from operant.tracking.journal import JournalReader
 from operant.tracking.journal.lease import read_lease
 from operant.tracking.reading.annotations import Annotations
 
-__all__ = ["LiveSearch"]
-
 
 class LiveSearch:
     """What the journal of one search says so far; :meth:`refresh` reads on. Nothing here changes the search."""
@@ -78,10 +76,8 @@ class LiveSearch:
         return self.state.paused
 
     def status_of(self, job: JobRecord) -> tuple[str, str | None]:
-        """A job's status and its reason: what was under way died with its controller."""
-        if not self.alive and job.status in UNDER_WAY:
-            return Status.ERROR, job.reason or "controller_lost"
-        return job.status, job.reason
+        """A job's status and its reason: most that were under way died with their controller."""
+        return (job.status, job.reason) if self.alive else self.state.without_controller(job)
 
     def jobs(self) -> list[JobRecord]:
         """All jobs in the order of proposal, those of a final check last."""
