@@ -31,7 +31,8 @@ class StandIn:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stand_in": self}))
         self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(
             json.dumps(
@@ -111,14 +112,33 @@ class StandIn:
         }
         self.put("pods", pod, "ADDED")
         if self.runs:
-            container = template["spec"]["containers"][0]
-            env = {one["name"]: one["value"] for one in container.get("env", ())}
-            self.processes[name] = subprocess.Popen(
-                [*container["command"], *container.get("args", ())], env={**os.environ, **env}
-            )
-            self.pod(name, phase="Running")
-            self._status(plural, name, {"active": 1, "phase": "Running"})
-            threading.Thread(target=self._end, args=(plural, name), daemon=True).start()
+            threading.Thread(target=self._run, args=(plural, name, template["spec"]), daemon=True).start()
+
+    def _run(self, plural: str, name: str, pod: Object) -> None:
+        container = pod["containers"][0]
+        argv = [*container["command"], *container.get("args", ())]
+        for volume in pod.get("volumes", ()):
+            if "configMap" in volume:
+                path = next(one["mountPath"] for one in container["volumeMounts"] if one["name"] == volume["name"])
+                here = self._mounted(volume["configMap"]["name"])
+                argv = [word.replace(path, str(here)) for word in argv]
+        env = {one["name"]: one["value"] for one in container.get("env", ())}
+        with (self.folder / f"{name}-pod.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(argv, env={**os.environ, **env}, stdout=log, stderr=log)
+        self.pod(name, phase="Running")
+        self._status(plural, name, {"active": 1, "phase": "Running"})
+        self._end(plural, name)
+
+    def _mounted(self, name: str) -> Path:
+        """The files of a ConfigMap; a pod waits for it."""
+        with self.changed:
+            self.changed.wait_for(lambda: name in self.objects.get("configmaps", {}), 60)
+            data = self.objects["configmaps"][name]["data"]
+        here = self.folder / "mounted" / name
+        here.mkdir(parents=True)
+        for file, text in data.items():
+            (here / file).write_text(text)
+        return here
 
     def _end(self, plural: str, name: str) -> None:
         code = self.processes[name].wait()
@@ -160,10 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
             {k: v[0] for k, v in parse_qs(url.query).items()},
         )
 
-    def _answer(self, code: int, body: Object) -> None:
-        data = json.dumps(body).encode()
+    def _answer(self, code: int, body: Object | bytes, kind: str = "application/json") -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(code)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -200,7 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.stand_in.away:
             return self._error(503, "ServiceUnavailable")
         if name is not None:
-            return self._answer(200, {})
+            log = self.stand_in.folder / f"{name}.log"
+            return self._answer(200, log.read_bytes() if log.exists() else b"", "text/plain")
         if "watch" in query:
             return self._watch(plural, query)
         with self.stand_in.changed:
@@ -212,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
         stand_in, after = self.stand_in, int(query["resourceVersion"])
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Connection", "close")
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         end = time.monotonic() + float(query.get("timeoutSeconds", 60))
         try:
@@ -234,12 +255,13 @@ class _Handler(BaseHTTPRequestHandler):
                     after = number
                     if of == plural and _selected(found, query):
                         self._line({"type": kind, "object": found})
+            self.wfile.write(b"0\r\n\r\n")
         except OSError:
-            pass
-        self.close_connection = True
+            self.close_connection = True
 
     def _line(self, value: Object) -> None:
-        self.wfile.write(json.dumps(value).encode() + b"\n")
+        data = json.dumps(value).encode() + b"\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
 

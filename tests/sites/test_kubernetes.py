@@ -80,10 +80,9 @@ class Heard:
         return job.token
 
     def end_of(self, token: str) -> Event:
-        ends = [one for one in self.events if one.token == token and one.kind in ("ended", "lost")]
-        return wait(
-            lambda: ends or [one for one in self.events if one.token == token and one.kind in ("ended", "lost")]
-        )[0]
+        ends = ("ended", "lost")
+        found = wait(lambda: [one for one in self.events if one.token == token and one.kind in ends], self.events)
+        return found[0]  # type: ignore[no-any-return]
 
     def name_of(self, cluster: StandIn) -> str:
         return str(wait(lambda: list(cluster.objects.get("jobs", {})))[0])
@@ -192,12 +191,14 @@ def test_a_template_keeps_what_it_says(cluster: StandIn, tmp_path: Path) -> None
     (tmp_path / "job.yaml").write_text(
         "shared: &path /mnt\n"
         "apiVersion: batch/v1\nkind: Job\nmetadata: {labels: {team: a}}\nspec:\n  template:\n    spec:\n"
-        "      containers:\n      - {name: main, image: 'mine:2', env: [{name: A, value: b}]}\n      - {name: side, image: s}\n"
+        "      containers:\n      - {name: main, image: 'mine:2', env: [{name: A, value: b}]}\n"
+        "      - {name: side, image: s}\n"
     )
     cluster.runs = False
     heard = Heard(tmp_path, template=str(tmp_path / "job.yaml"), image=None, cpus=2, gpus=1, service_account="lab")
     heard.submit("0")
-    made = cluster.objects["jobs"][heard.name_of(cluster)]
+    name = heard.name_of(cluster)
+    made = cluster.objects["jobs"][name]
     pod = made["spec"]["template"]["spec"]
     main, side = pod["containers"]
     assert made["metadata"]["labels"]["team"] == "a" and made["spec"]["backoffLimit"] == 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from operant.errors import ConfigError, MissingExtraError
+from operant.errors import ConfigError, MissingExtraError, OperantError
 from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
 from operant.space import load_yaml
 
@@ -60,13 +60,10 @@ class Cluster:
         """Create an object; one of that name that is there already is the one, and given back."""
         try:
             if manifest["kind"] == "ConfigMap":
-                made = self._call(self._core.create_namespaced_config_map, self.namespace, manifest)
-            else:
-                made = self._call(self._custom.create_namespaced_custom_object, *self._place(manifest), manifest)
+                return self._json(self._core.create_namespaced_config_map, self.namespace, manifest)
+            return self._json(self._custom.create_namespaced_custom_object, *self._place(manifest), manifest)
         except _Conflict:
             return manifest
-        found: Object = self.api.sanitize_for_serialization(made)
-        return found
 
     def delete(self, kind: Object, name: str, grace: int | None = None) -> None:
         """Delete an object with all that it owns; one that is gone is no error."""
@@ -112,17 +109,32 @@ class Cluster:
         except (HTTPError, OSError) as error:
             raise SiteAwayError(f"the API server does not answer: {_short(error)}") from None
         except ApiException as error:
-            said = f"{error.reason}: {_message(error)}".rstrip(": ")
-            if error.status == 409 and "AlreadyExists" in str(error.body):
-                raise _Conflict(said) from None
-            if error.status == 404:
-                raise _Gone(said) from None
-            if error.status == 410:
-                raise _Expired(said) from None
-            # A quota that is used up is a 403 that waiting mends.
-            if error.status in (None, 0, 408, 409, 429) or error.status >= 500 or "exceeded quota" in said:
-                raise SiteAwayError(said) from None
-            raise SiteRefusedError(f"the cluster refuses: {said}") from None
+            raise _refusal(error.status, error.reason, error.body) from None
+
+    def _json(self, call: Callable[..., Any], *args: Any, **options: Any) -> Object:
+        """The answer as it is; the client's models would refuse what a newer or older server says."""
+        answer = self._call(call, *args, _preload_content=False, **options)
+        if not 200 <= answer.status <= 299:
+            raise _refusal(answer.status, answer.reason, answer.data)
+        try:
+            found: Object = json.loads(answer.data)
+        except ValueError:
+            raise SiteAwayError("the API server's answer was cut off") from None
+        return found
+
+
+def _refusal(status: int | None, reason: Any, body: Any) -> OperantError:
+    said = f"{reason}: {_message(body)}".rstrip(": ")
+    if status == 409 and "AlreadyExists" in str(body):
+        return _Conflict(said)
+    if status == 404:
+        return _Gone(f"the cluster has none: {said}")
+    if status == 410:
+        return _Expired(said)
+    # A quota that is used up is a 403 that waiting mends.
+    if not status or status in (408, 409, 429) or status >= 500 or "exceeded quota" in said:
+        return SiteAwayError(said)
+    return SiteRefusedError(f"the cluster refuses: {said}")
 
 
 class _Conflict(SiteRefusedError):
@@ -178,8 +190,7 @@ class Mirror:
             self._watch.stop()
 
     def _refresh(self) -> None:
-        found = self._cluster._call(self._list, *self._args, label_selector=self._selector)
-        listed = self._cluster.api.sanitize_for_serialization(found)
+        listed = self._cluster._json(self._list, *self._args, label_selector=self._selector)
         with self._lock:
             self._objects = {one["metadata"]["name"]: one for one in listed["items"]}
             self._version = listed["metadata"]["resourceVersion"]
@@ -213,13 +224,16 @@ class Mirror:
             resource_version=self._version,
             timeout_seconds=WATCH_SECONDS,
             _request_timeout=(5.0, WATCH_SECONDS + CALL_SECONDS),
+            deserialize=False,
         )
-        ended = object()
         while not self._closed.is_set():
-            event = self._cluster._call(lambda **_: next(events, ended))
-            if event is ended:
+            try:
+                event = self._cluster._call(lambda **_: next(events, None))
+            except (KeyError, ValueError) as error:  # a line that is an error, such as 410, or is cut off
+                raise _Expired(str(error)) from None
+            if event is None:
                 return
-            found = event["raw_object"]
+            found = event["object"]
             name = found["metadata"]["name"]
             with self._lock:
                 if event["type"] == "DELETED":
@@ -236,9 +250,9 @@ def _namespace_of(config: Any, kubeconfig: str | None, context: str | None) -> s
     return str(chosen["context"].get("namespace") or "default")
 
 
-def _message(error: Any) -> str:
+def _message(body: Any) -> str:
     try:
-        return str(json.loads(error.body)["message"])
+        return str(json.loads(body)["message"])
     except (TypeError, ValueError, KeyError):
         return ""
 

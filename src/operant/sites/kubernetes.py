@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import os
@@ -17,7 +18,7 @@ from operant.errors import ConfigError, OperantError
 from operant.sites._kube import Cluster, Mirror, Object, pod_state, read_documents, state_of
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
-from operant.sites.cluster_jobs import Batch, SiteJob
+from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob
 
 __all__ = ["KubernetesSite"]
 
@@ -49,6 +50,7 @@ class KubernetesSite(ClusterSite):
     """
 
     kind = "kubernetes"
+    keeps_ended = True
     most_in_batch = 1  # one object, one call: it arrived or it did not
 
     def __init__(
@@ -90,10 +92,10 @@ class KubernetesSite(ClusterSite):
         self._where = (kubeconfig, context, namespace)
         pod = pod_spec(self.manifest)
         self._fill(pod, image, pull_policy, service_account, node_selector, host_network, user)
-        wanted = {"cpu": None if cpus is None else str(positive(cpus, "cpus")), "nvidia.com/gpu": gpus}
+        wanted = {"cpu": None if cpus is None else f"{positive(cpus, 'cpus'):g}", "nvidia.com/gpu": gpus}
         limits = pod["containers"][0].setdefault("resources", {}).setdefault("limits", {})
         limits.update({key: value for key, value in wanted.items() if value is not None})
-        _mount(pod, volumes, folder)
+        _mount(pod, volumes)
         # Names of other searches in the same namespace must not be taken for this one's.
         short = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-") or "search"
         self.prefix = f"operant-{short}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
@@ -102,7 +104,6 @@ class KubernetesSite(ClusterSite):
         self._jobs: Mirror | None = None
         self._pods: Mirror | None = None
         self._pulling: dict[str, float] = {}
-        self._launched: set[str] = set()
 
     @staticmethod
     def missing() -> str | None:
@@ -114,6 +115,13 @@ class KubernetesSite(ClusterSite):
         return None
 
     def start(self, emit: Any) -> None:
+        mounts = pod_spec(self.manifest)["containers"][0]["volumeMounts"]
+        seen = [Path(one["mountPath"]) for one in mounts if not one.get("readOnly")]
+        if not any(self.folder.is_relative_to(path) for path in seen):
+            raise ConfigError(
+                f"pods do not see {self.folder}, where jobs keep their files: add a path above it to `volumes`",
+                ("site", "volumes"),
+            )
         jobs, pods = self._mirrors()
         super().start(emit)
         for mirror in (jobs, pods):
@@ -125,13 +133,10 @@ class KubernetesSite(ClusterSite):
             if mirror is not None:
                 mirror.close()
         if self._cluster is not None and not self._open:
-            self.clean()
-
-    def clean(self) -> None:
-        """Delete everything of this search, by one call."""
-        self._mirrors()
-        assert self._cluster is not None
-        self._cluster.delete_all(self.manifest, self.selector)
+            with contextlib.suppress(
+                SiteAwayError
+            ):  # what was left by a controller that died before it could delete it
+                self._cluster.delete_all(self.manifest, self.selector)
 
     # -- the three verbs ------------------------------------------------------------------------------------------
 
@@ -140,7 +145,6 @@ class KubernetesSite(ClusterSite):
         assert self._cluster is not None
         made = self._cluster.create(self._manifest(batch, batch.jobs[0]))
         jobs.put(made)
-        self._launched.add(made["metadata"]["name"])
         return [made["metadata"]["name"]]
 
     def look(self) -> list[SiteJob]:
@@ -148,14 +152,18 @@ class KubernetesSite(ClusterSite):
         by_job: dict[str, Object] = {}
         for pod in pods.values():
             by_job[pod["metadata"]["labels"].get("operant-job", "")] = pod
-        words = [self._word(name, found, by_job.get(name)) for name, found in jobs.items()]
-        self._sweep(words)
-        return words
+        return [self._word(name, found, by_job.get(name)) for name, found in jobs.items()]
 
     def end(self, ids: Sequence[str]) -> None:
         assert self._cluster is not None
         for name in ids:
             self._cluster.delete(self.manifest, name)
+
+    def clean(self, ids: Sequence[str]) -> None:
+        """Delete what is over: its files say the rest."""
+        for name in ids:
+            self._pulling.pop(name, None)
+        self.end(ids)
 
     def explain(self, word: SiteJob) -> str:
         """The last line of the pod itself: a missing interpreter, a folder that the pod cannot see."""
@@ -165,6 +173,13 @@ class KubernetesSite(ClusterSite):
                 lines = self._cluster.log(name).strip().splitlines()
                 return f"; its log says: {lines[-1][:300]}" if lines else ""
         return ""
+
+    def _finish(self, attempt: Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
+        peak, limit = info.get("peak_bytes") or 0, self.memory
+        if info.get("signal") == 9 and not info.get("reason") and limit is not None and peak >= 0.9 * limit:
+            words = f"the kernel killed it when its memory, {peak >> 20} MiB, reached the pod's {limit >> 20} MiB"
+            info = {**info, "reason": "memory_limit", "error": words}
+        super()._finish(attempt, info, kind)
 
     # -- how they are said ----------------------------------------------------------------------------------------
 
@@ -230,17 +245,6 @@ class KubernetesSite(ClusterSite):
         where = f" on {node}" if node else ""
         return SiteJob(batch, 0, name, state, node, f"{words or state}{where}", reason if state == "ended" else None)
 
-    def _sweep(self, words: Sequence[SiteJob]) -> None:
-        """Delete what has ended and was settled: its files say the rest."""
-        assert self._cluster is not None
-        with self._lock:
-            wanted = {one.batch for one in self._open.values()}
-        for word in words:
-            if word.state == "ended" and word.id in self._launched and word.batch not in wanted:
-                self._launched.discard(word.id)
-                self._pulling.pop(word.id, None)
-                self._cluster.delete(self.manifest, word.id)
-
     def _fill(
         self,
         pod: Object,
@@ -302,7 +306,7 @@ def pod_spec(manifest: Object) -> Object:
     return spec
 
 
-def _mount(pod: Object, volumes: Sequence[str | Mapping[str, Any]], folder: Path) -> None:
+def _mount(pod: Object, volumes: Sequence[str | Mapping[str, Any]]) -> None:
     container = pod["containers"][0]
     mounts = container.setdefault("volumeMounts", [])
     kept = pod.setdefault("volumes", [])
@@ -318,6 +322,3 @@ def _mount(pod: Object, volumes: Sequence[str | Mapping[str, Any]], folder: Path
         source = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"hostPath": {"path": host}}
         kept.append({"name": f"operant-{number}", **source})
         mounts.append({"name": f"operant-{number}", "mountPath": path, "readOnly": read_only})
-    seen = [Path(one["mountPath"]) for one in mounts if not one.get("readOnly")]
-    if not any(folder.is_relative_to(path) for path in seen):
-        raise ConfigError(f"pods do not see {folder}, where jobs keep their files: add a path above it", ("volumes",))
