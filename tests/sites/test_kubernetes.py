@@ -117,6 +117,15 @@ def test_what_a_pod_died_of_is_told_in_words(
     wait(lambda: not cluster.objects["jobs"], "what was settled is deleted")
 
 
+def test_a_pod_that_somebody_deleted_is_told_as_one(cluster: StandIn, heard: Heard) -> None:
+    token = heard.submit("0")
+    name = heard.name_of(cluster)
+    found = cluster.objects["pods"][f"{name}-pod"]
+    later = {**found["metadata"], "name": f"{name}-other", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    cluster.put("pods", {**found, "metadata": later, "status": {"phase": "Succeeded"}})
+    assert heard.end_of(token).info["reason"] == "preempted"
+
+
 def test_why_a_pod_waits_is_told_and_what_cannot_start_fails(cluster: StandIn, heard: Heard) -> None:
     token = heard.submit("0")
     name = heard.name_of(cluster)

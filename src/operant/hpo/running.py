@@ -34,6 +34,7 @@ from operant.tracking.places import check_run_id, find_root, new_run_id
 
 if TYPE_CHECKING:
     from operant.sites.processes import ProcessSite
+    from operant.sites.ray import RayCallSite
 
 
 class Best(NamedTuple):
@@ -66,6 +67,7 @@ class Settings:
     init_steps: int | None = None
     assessor: Any = None
     workers: str = "thread"
+    worker_options: dict[str, Any] = field(default_factory=dict)
     time_limit: float | None = None
     name: str | None = None
     ephemeral: bool = False
@@ -133,7 +135,7 @@ def _check(settings: Settings) -> None:
         raise UsageError("say what is wanted: maximize(R['…']) or minimize(R['…'])")
     if settings.spaces is None:
         raise UsageError("say what may vary: spaces({'lr': uniform(0.1, 0.2), …})")
-    if settings.time_limit is not None and settings.workers != "process":
+    if settings.time_limit is not None and settings.workers == "thread":
         raise UsageError("a call in a thread cannot be ended, so time_limit(…) needs workers('process')")
     if settings.ephemeral and settings.name is not None:
         raise UsageError(f"an ephemeral search keeps nothing, so there is nothing to call {settings.name!r}")
@@ -249,12 +251,18 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
     return searcher
 
 
-def _site(settings: Settings, check: ResultCheck, *, reports_count: bool) -> ThreadSite | ProcessSite | FunctionSite:
+def _site(
+    settings: Settings, check: ResultCheck, *, reports_count: bool
+) -> ThreadSite | ProcessSite | FunctionSite | RayCallSite:
     call, name, workers = call_of(settings.function, check.shape), check.name, settings.max_workers
     if settings.workers == "process":
         from operant.sites.processes import ProcessSite
 
         return ProcessSite(call, check, name, workers, reports_count=reports_count)
+    if settings.workers == "ray":
+        from operant.sites.ray import RayCallSite
+
+        return RayCallSite(call, check, name, workers, reports_count=reports_count, options=settings.worker_options)
     if workers == 1:
         return FunctionSite.calling(call, check, name)
     return ThreadSite(call, check, name, workers, reports_count=reports_count)

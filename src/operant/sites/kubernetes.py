@@ -149,10 +149,10 @@ class KubernetesSite(ClusterSite):
 
     def look(self) -> list[SiteJob]:
         jobs, pods = (mirror.objects() for mirror in self._mirrors())
-        by_job: dict[str, Object] = {}
-        for pod in pods.values():
-            by_job[pod["metadata"]["labels"].get("operant-job", "")] = pod
-        return [self._word(name, found, by_job.get(name)) for name, found in jobs.items()]
+        by_job: dict[str, list[Object]] = {}
+        for pod in sorted(pods.values(), key=lambda one: str(one["metadata"].get("creationTimestamp") or "")):
+            by_job.setdefault(pod["metadata"]["labels"].get("operant-job", ""), []).append(pod)
+        return [self._word(name, found, by_job.get(name, [])) for name, found in jobs.items()]
 
     def end(self, ids: Sequence[str]) -> None:
         assert self._cluster is not None
@@ -223,14 +223,17 @@ class KubernetesSite(ClusterSite):
                 spec.setdefault("activeDeadlineSeconds", int(limits.seconds + limits.grace_seconds) + 60)
         return manifest
 
-    def _word(self, name: str, found: Object, pod: Object | None) -> SiteJob:
+    def _word(self, name: str, found: Object, pods: Sequence[Object]) -> SiteJob:
         batch = found["metadata"]["labels"].get("operant-batch", "")
         state, words = state_of(found)
         node, reason = "", None
-        if pod is not None:
-            node = str((pod.get("spec") or {}).get("nodeName") or "")
-            of_pod, said, reason = pod_state(pod)
+        if pods:
+            node = str((pods[0].get("spec") or {}).get("nodeName") or "")
+            of_pod, said, reason = pod_state(pods[0])
             words = said or words
+            if of_pod != "ended" and (len(pods) > 1 or "deletionTimestamp" in pods[0]["metadata"]):
+                # Somebody drained the node or needed the room. A pod in its place finds the attempt claimed and leaves.
+                of_pod, state, words, reason = "ended", "ended", "its pod was deleted", "preempted"
             if reason == "cannot_pull":
                 since = self._pulling.setdefault(name, time.monotonic())
                 of_pod = "ended" if time.monotonic() - since > self.pull_wait else "waiting"

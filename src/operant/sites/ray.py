@@ -1,23 +1,28 @@
-"""Jobs of a Ray cluster, by its Jobs API: Ray finds a node for each program, everything else stays ours."""
+"""Jobs of a Ray cluster: programs by its Jobs API, calls by warm workers. Ray finds nodes, the scheduler stays ours."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import importlib.util
+import logging
 import os
+import queue
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from operant._util.checks import positive, whole_number
 from operant._util.units import parse_bytes
 from operant.errors import ConfigError, MissingExtraError, OperantError
-from operant.sites.base import SITES
+from operant.sites.base import SITES, Event, Submission
+from operant.sites.calls import TrialEnd, call_trial
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
+from operant.sites.function import Call, Check, WorkerSite
 
 _STATES = {"PENDING": "waiting", "RUNNING": "running"}
 _NODE_DIED = re.compile(r"node .*(died|dead|removed|lost)|actor (is )?(died|dead)|ActorDied|ActorUnschedulable", re.I)
@@ -166,3 +171,139 @@ class RaySite(ClusterSite):
         words = f"{status}{f' on {node}' if node else ''}{f': {message[-1][:300]}' if message else ''}"
         reason = "node_failed" if status == "FAILED" and _NODE_DIED.search(str(found.message or "")) else None
         return SiteJob(found.metadata["operant-batch"], 0, str(found.submission_id), state, node, words, reason)
+
+
+class RayCallSite(WorkerSite):
+    """Calls by actors of a Ray cluster that stay warm, so that a call does not cost the start of a process.
+
+    The cluster is the one that the program is connected to, or that ``RAY_ADDRESS`` names; without either Ray starts
+    one here. Nodes have the same packages as this machine.
+
+    :param options: what Ray takes for an actor, such as ``num_cpus``, ``num_gpus``, ``resources``, ``runtime_env``.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        check: Check,
+        attribute: str,
+        workers: int,
+        *,
+        reports_count: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(call, check, attribute, reports_count=reports_count)
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError("workers('ray')", "ray") from None
+        self._ray: Any = ray
+        self._owned = not ray.is_initialized()
+        if self._owned:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        given = {"num_cpus": 1, **(options or {}), "max_concurrency": 2}
+        self._kind = ray.remote(_Caller).options(**given)
+        self._lock = threading.Lock()
+        self._workers = [_RayWorker(self._make()) for _ in range(workers)]
+        self._free = list(self._workers)
+
+    def run(self, job: Submission) -> None:
+        with self._lock:
+            worker = self._free.pop()
+            worker.job, worker.reason = job, None
+        threading.Thread(target=self._follow, args=(worker, job), name="operant-trial", daemon=True).start()
+
+    def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
+        wanted = set(tokens)
+        for worker in self._workers:
+            with self._lock:
+                if worker.job is None or worker.job.token not in wanted:
+                    continue
+                worker.reason, job = reason, worker.job
+            # Who has just reported gets the answer to that; who does not report in time is ended.
+            killer = threading.Timer(2.0 if grace is None else grace, self._kill, (worker, job))
+            killer.daemon = True
+            killer.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        for worker in self._workers:
+            self._ray.kill(worker.actor)
+        if self._owned:
+            self._ray.shutdown()
+
+    def _make(self) -> Any:
+        return self._kind.remote(self.call_job, self.reports_count)
+
+    def _kill(self, worker: _RayWorker, job: Submission) -> None:
+        with self._lock:
+            if worker.job is job and not self._closed.is_set():
+                self._ray.kill(worker.actor)
+
+    def _follow(self, worker: _RayWorker, job: Submission) -> None:
+        end: TrialEnd | None = None
+        try:
+            for reference in worker.actor.run.options(num_returns="streaming").remote(job):
+                kind, content = self._ray.get(reference)
+                if kind == "started":
+                    self._emit(Event("started", job.token, {}))
+                elif kind == "report":
+                    self.emit_report(job.token, *content)
+                    if self.reports_count:
+                        worker.actor.answer.remote(worker.reason is not None)
+                else:
+                    end = content
+        except Exception as error:  # a worker that died, a result that cannot be sent
+            if self._closed.is_set():
+                return
+            end = end or TrialEnd("failed", None, 0.0, f"its worker on Ray failed: {str(error).splitlines()[0][:300]}")
+            with self._lock:
+                worker.actor = self._make()
+        with self._lock:
+            reason, worker.job = worker.reason, None
+            self._free.append(worker)
+        if reason is not None and (end is None or end.kind == "failed"):
+            self._emit(Event("ended", job.token, {"code": None, "reason": reason}))
+        else:
+            self.emit_end(job, end or TrialEnd("failed", None, 0.0, "its worker on Ray ended without a word"))
+
+
+class _RayWorker:
+    """This process's end of one worker."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+        self.job: Submission | None = None
+        self.reason: str | None = None
+
+
+class _Caller:
+    """What a worker does, in its own process: one call at a time, and answers to its reports beside it."""
+
+    def __init__(self, call: Call, waits: bool) -> None:
+        self._call, self._waits = call, waits
+        self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def run(self, job: Submission) -> Iterator[tuple[str, Any]]:
+        threading.Thread(target=self._try, args=(job,), daemon=True).start()
+        yield "started", None
+        while True:
+            news = self._news.get()
+            yield news
+            if news[0] == "end":
+                return
+
+    def _try(self, job: Submission) -> None:
+        try:
+            end = call_trial(self._call, self, job)
+        except KeyboardInterrupt:  # raised by the function itself
+            end = TrialEnd("failed", None, 0.0, "KeyboardInterrupt")
+        self._news.put(("end", end))
+
+    def answer(self, stop: bool) -> None:
+        self._answers.put(stop)
+
+    def send(self, step: int, value: float) -> bool:
+        self._news.put(("report", (step, value)))
+        return self._answers.get() if self._waits else False
