@@ -42,6 +42,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=5
+MessageTimeout=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0
@@ -93,6 +94,13 @@ class Slurm:
     def queue(self) -> list[str]:
         """What waits or runs."""
         return self.say("squeue", "-h", "-r", "-o", "%j|%i|%T|%r").splitlines()
+
+    def is_empty(self) -> bool:
+        """Whether nothing is left, once what is just ending has ended."""
+        deadline = time.monotonic() + patience(10)
+        while (left := self.queue()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not left
 
     def wait_for_nodes(self) -> None:
         deadline = time.monotonic() + patience(20)

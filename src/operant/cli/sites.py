@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
         return _check(parse_site(args.site), args.folder or Path.cwd(), args.timeout)
     rows = []
     for name in SITES.names:
+        if name == "function":  # a call in this process, which only a search of functions can use
+            continue
         why = _why_not(SITES.get(name))
         rows.append((name, "yes" if why is None else "no", why or ""))
     print_table(("SITE", "USABLE HERE", ""), rows, fold=True)
@@ -94,8 +96,8 @@ def _check(given: str | Mapping[str, Any], place: Path, timeout: float) -> int:
                         continue
                     if event.kind in ("ended", "lost"):
                         return _say(settings["type"], event.info, job, time.monotonic() - began)
-                    told = event.info.get("text") or " ".join(f"{key} {value}" for key, value in event.info.items())
-                    print(f"{event.kind}: {told}")
+                    told = event.info.get("text") or " ".join(str(event.info.get(key) or "") for key in ("node", "id"))
+                    print(f"{event.kind} {told}".strip())
             site.cancel([token], "timeout")
             raise OperantError(f"the job has not ended within {timeout:g} s")
         finally:

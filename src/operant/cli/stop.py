@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from operant.schedulers.engine.state import controller_is_alive, read_state
     from operant.schedulers.views.overview import describe, find_search
+    from operant.sites.local import end_leftovers
     from operant.tracking.journal import post_message
 
     folder = find_search(find_root(), args.task)
@@ -34,6 +35,11 @@ def run(args: argparse.Namespace) -> int:
 
             ended = end_jobs(folder, args.timeout)
             print(f"{args.task}: nobody controlled it, {ended} jobs were killed")
+            return 0
+        left = end_leftovers(folder)
+        if left:
+            what = "1 process that its jobs had left behind was" if left == 1 else f"{left} processes of its jobs were"
+            print(f"{args.task}: nobody controlled it; {what} ended")
             return 0
         raise UsageError(f"the search {args.task!r} is not running; it is {status}")
     if args.detach and not read_state(folder)[0].outlives_controller:

@@ -149,7 +149,7 @@ class ClusterSite:
             record = cluster_jobs.exit_of(folder, token)
             place = batches.get(token)
             word = None if words is None or place is None else words.get(place[:2])
-            if record is not None and record.get("reason") != "terminated":
+            if record is not None and not cluster_jobs.by_site(record):
                 found[token] = Found("ended", record)
                 self._ended_ids += [word.id] if word is not None else []
                 continue
@@ -247,6 +247,7 @@ class ClusterSite:
         with self._lock:
             for one in taken:
                 one.id, one.launched = ids.get(one.index, ""), True
+                self._tell_place(one)
                 if one.id and one.token not in self._open:  # it was over before the last of the batch was launched
                     self._ended_ids.append(one.id)
             todo.batches.pop(0)
@@ -314,10 +315,10 @@ class ClusterSite:
         record = cluster_jobs.exit_of(attempt.folder, attempt.token)
         if record is None:
             return False
-        if record.get("reason") == "terminated" and attempt.cancelled is None:
+        if cluster_jobs.by_site(record) and attempt.cancelled is None:
             attempt.held = record  # preempted, at its time limit, ended by somebody: the site knows
         else:
-            self._finish(attempt, record)
+            self._finish(attempt, self._cancelled(attempt, record))
         return True
 
     def reconcile(self) -> None:
@@ -377,8 +378,8 @@ class ClusterSite:
                 words = f"it never began: {words}"
             elif not self._waited_for_exit(attempt):
                 return
-        elif record.get("reason") != "terminated" or attempt.cancelled is not None:
-            self._finish(attempt, record)
+        elif not cluster_jobs.by_site(record) or attempt.cancelled is not None:
+            self._finish(attempt, self._cancelled(attempt, record))
             return
         if reason in ("preempted", "node_failed") and attempt.restarts < self.restarts and attempt.cancelled is None:
             self._start_again(attempt)
@@ -407,6 +408,11 @@ class ClusterSite:
         wait = self.exit_wait if attempt.cancelled is None else min(self.exit_wait, _CANCELLED_WAIT)
         return self.now() - attempt.gone_since >= wait
 
+    def _cancelled(self, attempt: Attempt, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the reason that was given here, where a signal of the site's came before the wrapper could read it."""
+        by_us = attempt.cancelled is not None and cluster_jobs.by_site(record)
+        return {**record, "reason": attempt.cancelled} if by_us else record
+
     # -- helpers --------------------------------------------------------------------------------------------------
 
     def _finish(self, attempt: Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
@@ -426,7 +432,7 @@ class ClusterSite:
         """Say where it is, when that is news."""
         word = attempt.word
         place = (
-            word.id if word is not None else "",
+            attempt.id,
             (word.node if word is not None else "") or node or attempt.told[1],
             word.words if word is not None and word.state == "waiting" else "",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,6 +133,15 @@ def claim_never(folder: Path, token: str) -> bool:
     if not folder.is_dir() or wrapper.claim(str(folder), number, never):
         return True
     return bool(wrapper.read_json(str(folder / f"claim-{number}")).get("token") == never)
+
+
+def by_site(record: Mapping[str, Any]) -> bool:
+    """Whether an end may not be the last word: by SIGTERM, which a site sends to all processes of a job that it
+    preempts or whose time is over, to the program sometimes a moment before its wrapper."""
+    reason = record.get("reason")
+    if reason is not None:
+        return reason in ("terminated", "requeued")
+    return record.get("signal") == signal.SIGTERM or record.get("code") == 128 + signal.SIGTERM
 
 
 def exit_of(folder: Path, token: str) -> dict[str, Any] | None:

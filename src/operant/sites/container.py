@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class ContainerSite(ClusterSite):
     """
 
     kind = "container"
+    most_in_batch = 1  # there is no command that starts many, and whoever is started should be known by name at once
     keeps_ended = True
 
     def __init__(
@@ -116,20 +118,22 @@ class ContainerSite(ClusterSite):
             if self.engine == "apptainer":
                 self._start_apptainer(names[index], job, batch, inside)
                 continue
-            labels = {"operant.search": self.prefix, "operant.batch": batch.name, "operant.index": str(index)}
             argv = [self.engine, "run", "--detach", f"--name={names[index]}", f"--workdir={job.work}"]
-            argv += [f"--label={key}={value}" for key, value in labels.items()]
-            argv += [f"--env=OPERANT_RESTART={batch.restart}", f"--entrypoint={self.python}", *self._options(job)]
+            argv += [
+                f"--label=operant.search={self.prefix}",
+                f"--env=OPERANT_RESTART={batch.restart}",
+                f"--entrypoint={self.python}",
+                *self._options(job),
+            ]
             self.run([*argv, self.image, "-I", "-S", *inside], taken=names[index])
         return names
 
     def look(self) -> list[SiteJob]:
         if self.engine == "apptainer":
             return self._look_at_processes()
-        fields = ("{{.Names}}", '{{.Label "operant.batch"}}', '{{.Label "operant.index"}}', "{{.State}}", "{{.Status}}")
         asked = [self.engine, "ps", "--all", "--no-trunc", f"--filter=label=operant.search={self.prefix}"]
-        lines = self.run([*asked, f"--format={'|'.join(fields)}"]).splitlines()
-        return [_word(*line.split("|", 4)) for line in lines]
+        lines = self.run([*asked, "--format={{.Names}}|{{.Status}}"]).splitlines()
+        return [_word(*line.split("|", 1)) for line in lines]
 
     def end(self, ids: Sequence[str]) -> None:
         if self.engine == "apptainer":
@@ -146,12 +150,14 @@ class ContainerSite(ClusterSite):
                 _signal(self.place / f"{name}.pid", signal.SIGKILL)
                 (self.place / f"{name}.pid").unlink(missing_ok=True)
             return
-        self.run(
-            [self.engine, "rm", "--force", "--time=0", *ids]
-            if self.engine == "podman"
-            else [self.engine, "rm", "--force", *ids],
-            forgiving=True,
-        )
+        forced = [self.engine, "rm", "--force", *(["--ignore", "--time=0"] if self.engine == "podman" else [])]
+        for pause in (0.1, 0.3, 1.0, 0.0):  # one that is just ending cannot be removed at that moment
+            if (
+                subprocess.run([*forced, *ids], capture_output=True, check=False, timeout=COMMAND_SECONDS).returncode
+                == 0
+            ):
+                return
+            time.sleep(pause)
 
     def spec_extras(self) -> dict[str, Any]:
         return {"env": self.env} if self.env else {}
@@ -230,13 +236,14 @@ def _first_engine() -> str | None:
     return next((one for one in ENGINES if shutil.which(one) is not None), None)
 
 
-def _word(name: str, batch: str, index: str, state: str, status: str) -> SiteJob:
-    found = {"running": "running", "paused": "running", "created": "waiting", "restarting": "running"}.get(
-        state, "ended"
-    )
+def _word(name: str, status: str) -> SiteJob:
+    """Of ``Up 3 seconds`` or ``Exited (0) 2 minutes ago``."""
+    *_, batch, index = name.split("-")
+    states = {"Created": "waiting", "Initialized": "waiting", "Exited": "ended", "Dead": "ended", "Stopping": "ending"}
+    state = states.get(status.partition(" ")[0], "running")
     killed = f"({_KILLED})" in status
     words = f"{status}{', killed, perhaps for its memory' if killed else ''}"
-    return SiteJob(batch, int(index), name, found, "", words, "memory_limit" if killed else None)
+    return SiteJob(batch, int(index), name, state, "", words, "killed" if killed else None)
 
 
 def _holder(path: Path) -> dict[str, Any]:

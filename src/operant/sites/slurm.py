@@ -132,6 +132,7 @@ class SlurmSite(ClusterSite):
         # Names of other searches, of this user or in another folder, must not be taken for this one's.
         self.prefix = f"operant-{folder.name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
         self._accounting: bool | None = None
+        self._requeued: dict[str, float] = {}
 
     @staticmethod
     def missing() -> str | None:
@@ -240,9 +241,11 @@ class SlurmSite(ClusterSite):
 
     def _start_requeued(self, words: Sequence[SiteJob]) -> None:
         """Slurm lets a requeued job wait for two minutes; the user of a search need not."""
-        for word in words:
-            if word.state == "waiting" and "(BeginTime)" in word.words:
-                self.run(["scontrol", "update", f"jobid={word.id}", "StartTime=now"], forgiving=True)
+        waiting = {one.id for one in words if one.state == "waiting" and "(BeginTime)" in one.words}
+        since = self._requeued = {one: self._requeued.get(one, self.now()) for one in waiting}
+        for job, seen in since.items():
+            if self.now() - seen >= 1.0:  # a node refuses a job that it has killed within the same second
+                self.run(["scontrol", "update", f"jobid={job}", "StartTime=now"], forgiving=True)
 
     def _has_accounting(self) -> bool:
         if self._accounting is None:

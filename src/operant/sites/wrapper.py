@@ -40,6 +40,10 @@ HEADER = struct.Struct("<I")
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
 ROOM_SECONDS = 60.0  # how long a job without a controller waits for room on a full disk
 PAGE = os.sysconf("SC_PAGE_SIZE")
+RESULT_NAMES = ("result.json", "result.pkl")
+"""Where a program may leave its result, in the folder in which it runs."""
+TOKEN_NAME = "OPERANT_JOB_TOKEN"
+"""The variable by which processes of an attempt are found when everybody who saw to them has been killed."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -235,6 +239,18 @@ def segment_lengths(run_dir: str) -> dict[str, int]:
         return {}
 
 
+def result_stamps(folder: str) -> dict[str, tuple[int, int]]:
+    """What tells the result files that are there from those that will be written: by this host's own clock."""
+    stamps = {}
+    for name in RESULT_NAMES:
+        try:
+            found = os.lstat(os.path.join(folder, name))
+        except OSError:
+            continue
+        stamps[name] = (found.st_ino, found.st_mtime_ns)
+    return stamps
+
+
 # -- one job ------------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +278,7 @@ class Supervisor:
         self.cpu_seconds = 0.0
         self.peak_kilobytes = 0
         self.outputs: dict[int, Output] = {}
+        self.stamps: dict[str, tuple[int, int]] = {}
 
     def run(self, wake: int) -> int:
         """See to it; `wake` is what `watch_signals` gave."""
@@ -271,6 +288,7 @@ class Supervisor:
             return 0
         if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
             return 0  # its controller is gone already; it never began
+        self.stamps = result_stamps(self.spec["cwd"])
         began, began_wall = time.monotonic(), time.time()
         if self.reason is not None:  # it was cancelled before it began
             return self._finish(began_wall, 0.0)
@@ -298,6 +316,7 @@ class Supervisor:
         kept = os.path.join(spec.get("run_dir", ""), "checkpoints")
         if goes_on and os.path.isdir(kept) and os.listdir(kept):
             environment["OPERANT_RESUME_FROM"] = environment.get("OPERANT_CKPT_DIR", kept)
+        environment[TOKEN_NAME] = spec["token"]
         # A signal that arrives while there are two of us must not be handled by the wrong one.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         parent = os.getpid()  # 1 in a container
@@ -398,7 +417,11 @@ class Supervisor:
         """Ask the site for another start, if that is why the program was ended, and it had not finished by then."""
         if self.reason != "requeued" or (self.may_end_well and self.status == 0):
             return False
-        return os.system(os.environ["OPERANT_REQUEUE"] + " >/dev/null") == 0
+        for pause in (0.5, 1.0, 2.0, 0.0):  # a busy site may not answer at once
+            if os.system(os.environ["OPERANT_REQUEUE"] + " >/dev/null") == 0:
+                return True
+            time.sleep(pause)
+        return False
 
     def terminate(self) -> None:
         """A signal says that it shall end; whoever meant that may have left word of why, and of how fast."""
@@ -483,6 +506,7 @@ class Supervisor:
         code = None if self.status is None else exit_code(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
+        stamps = result_stamps(self.spec["cwd"])
         printed = [output.close() for output in self.outputs.values()] or [{"bytes": 0, "left_out": 0}] * 2
         record = {
             "token": self.spec["token"],
@@ -499,6 +523,7 @@ class Supervisor:
             "leftovers": self.leftovers,
             "stdout": printed[0],
             "stderr": printed[1],
+            "results": [name for name in stamps if stamps[name] != self.stamps.get(name)],
             "segments": segment_lengths(self.spec.get("run_dir", "")),
         }
         told = False
