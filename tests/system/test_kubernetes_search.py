@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.hpo.test_kubernetes_tasks import CONFIG, files
 from tests.machine import patience
+from tests.system.cluster_search import Search, survive
 from tests.system.kubernetes import Kubernetes, running_kubernetes
 
 from operant.hpo import R, hpo, run_scheduler_k8s, uniform
-from operant.schedulers.views.overview import describe
 from operant.sites import Site, Submission
 from operant.sites.kubernetes import KubernetesSite
 from operant.testing import SiteContract
@@ -27,18 +24,6 @@ from operant.testing import SiteContract
 pytestmark = [pytest.mark.clusters, pytest.mark.long]
 
 _PROGRAMS = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}
-_PROGRAM = """
-import os, sys, time
-number = int(sys.argv[1])
-with open(sys.argv[2], "a") as stream:
-    stream.write(f"{number}\\n")
-if number in (7, 8):
-    raise SystemExit(3)
-if number == 11 or (number == 12 and os.environ["OPERANT_ATTEMPT"] == "1"):
-    time.sleep(600)
-with open("result.json", "w") as stream:
-    stream.write('{"acc": %d}' % number)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -63,69 +48,14 @@ class TestKubernetesPods(SiteContract):
         )
 
 
-class Search:
-    """`search-run` in a folder of its own."""
-
-    def __init__(self, folder: Path, kubernetes: Kubernetes) -> None:
-        self.project = folder / "project"
-        (self.project / ".operant").mkdir(parents=True)
-        (self.project / "job.py").write_text(_PROGRAM)
-        self.seen = folder / "seen"
-        plan = {
-            "site": {"type": "kubernetes", **kubernetes.site(folder)},
-            "task": {
-                "template": f"/usr/bin/python3 -I -S job.py {{x}} {self.seen}",
-                "search_args": [{"name": "x", "type": "Int", "data": [0, 49]}],
-            },
-            "searcher": {"type": "GridSearcher", "reward_attribute": "acc"},
-            "scheduler": {
-                "parallel_size": 8, "grace_period": 1, "stop_criterion": {"time_limits_per_job": "20s"},
-            },
-        }  # fmt: skip
-        (self.project / "search.yaml").write_text(yaml.safe_dump(plan))
-        self.place = self.project / ".operant" / "searches" / "try"
-
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        with (self.project.parent / "out").open("ab") as out:
-            argv = [sys.executable, "-m", "operant", *words, "--task", "try"]
-            return subprocess.Popen(argv, cwd=self.project, stdout=out, stderr=out)
-
-    def jobs(self) -> dict[str, dict[str, object]]:
-        return {job["id"]: job for job in describe(self.place)["jobs"]}
-
-    def counts(self) -> dict[int, int]:
-        lines = self.seen.read_text().split() if self.seen.exists() else []
-        return {int(one): lines.count(one) for one in set(lines)}
-
-    def wait_until(self, what: str, done: Callable[[], object]) -> None:
-        deadline = time.monotonic() + patience(120)
-        while not self.place.exists() or not done():
-            assert time.monotonic() < deadline, f"never: {what}\n{(self.project.parent / 'out').read_text()}"
-            time.sleep(0.1)
-
-
 def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
-    search = Search(tmp_path, kubernetes)
-    first = search.start("search", "search.yaml")
-    search.wait_until("job 12 runs", lambda: search.counts().get(12) and search.jobs()["12"].get("site_id"))
-    job = str(search.jobs()["12"]["site_id"])
-    kubernetes.say("delete", "pod", "-l", f"operant-job={job}", "--wait=false", "--grace-period=1")
-    search.wait_until("that is an error", lambda: search.jobs()["12"]["status"] == "ERROR")
-    search.wait_until("more have begun", lambda: len(search.counts()) > 20)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-
-    assert search.start("search", "search.yaml", "--resume").wait(patience(300)) == 0
-    jobs = search.jobs()
-    assert len(jobs) == 50
-    assert {one for one, found in jobs.items() if found["status"] == "ERROR"} == {"7", "8"}
-    assert {one for one, found in jobs.items() if found["status"] == "STOPPED"} == {"11"}
-    assert all(found["reward"] == int(one) for one, found in jobs.items() if found["status"] == "FINISHED")
-    counts = search.counts()
-    assert sorted(counts) == list(range(50))
-    assert {one for one, count in counts.items() if count > 1} <= {7, 8, 12}  # failed ones are run again by a resume
+    folder = tmp_path / "project"
+    folder.mkdir()
+    site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
+    search = Search(folder, 50, json.dumps(site), "/usr/bin/python3", limit="20s")
+    survive(search, lambda job: kubernetes.say("delete", "pod", "-l", f"operant-job={job}", "--wait=false"))
     search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
 
 
