@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +66,24 @@ class TestContainerSite(SiteContract):
     def no_container_is_left(self) -> Iterator[None]:
         yield
         assert not containers(f"--filter=label=operant.search={self.site_built.prefix}")
+
+
+class TestApptainer(SiteContract):
+    """By a stand-in that drops the options and runs the command; the real one is in no package of Debian's."""
+
+    patience = patience(60)
+
+    @pytest.fixture(autouse=True)
+    def stand_in(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = tmp_path_factory.mktemp("bin")
+        script = 'shift\nwhile [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec "$@"\n'
+        (folder / "apptainer").write_text("#!/bin/sh\n" + script)
+        (folder / "apptainer").chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+    def build(self, folder: Path) -> Site:
+        return ContainerSite(folder, engine="apptainer", image="image.sif", python=sys.executable, poll=0.2)
+
+    def job(self, token: str, folder: Path, kind: str) -> Submission:
+        code = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}[kind]
+        return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", code], folder, folder)

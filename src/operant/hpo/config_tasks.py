@@ -119,9 +119,11 @@ class ConfigScheduler:
             if self._stopped:
                 return
             self._stopped = True
-        self._close()
-        for task in self._tasks:
-            task.ended.set()
+        try:
+            self._close()
+        finally:
+            for task in self._tasks:
+                task.ended.set()
 
     def status(self) -> dict[str, list[int]]:
         """The ids of tasks by state; finished are those that succeeded and those that did not."""

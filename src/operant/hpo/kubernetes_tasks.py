@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import json
 import os
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
 from operant.hpo.config_tasks import ConfigScheduler, Task, plain_values
 from operant.hpo.run_config import is_main_block
 from operant.sites._kube import Cluster, Object, pod_state, read_documents, state_of
@@ -20,6 +21,7 @@ from operant.sites.cluster_jobs import SiteAwayError
 from operant.sites.kubernetes import pod_spec, pod_templates
 
 _TRIES_SECONDS = 60.0
+_MISSING_SECONDS = 5.0
 # What is put into the file before `if __name__ == "__main__":`; pods need not have Operant.
 _SET = """
 import json, os
@@ -69,6 +71,7 @@ class KubernetesScheduler(ConfigScheduler):
         self._pods = self._cluster.mirror(None, self.selector)
         self._texts: dict[int, str] = {}
         self._running: dict[int, float] = {}
+        self._missing: dict[int, float] = {}
         self._objects.objects()  # whoever cannot be reached or refuses says so now
         for mirror in (self._objects, self._pods):
             mirror.follow(self._changed)
@@ -102,6 +105,13 @@ class KubernetesScheduler(ConfigScheduler):
         if self._stopped:
             return
         task.state = "running"
+        try:
+            self._create(manifest, maps, labels)
+        except OperantError as error:
+            self._ended(task, "abnormal", {"error": str(error)})
+
+    def _create(self, manifest: Object, maps: list[Object], labels: Mapping[str, str]) -> None:
+        name = manifest["metadata"]["name"]
         made = self._patiently(lambda: self._cluster.create(manifest))
         owner = {key: made[key] for key in ("apiVersion", "kind")} | {
             "name": name,
@@ -109,7 +119,7 @@ class KubernetesScheduler(ConfigScheduler):
         }
         for one in maps:
             # With its owner it goes when that goes; pods wait for it.
-            one["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
+            one["metadata"] |= {"labels": dict(labels), "ownerReferences": [owner]}
             self._patiently(partial(self._cluster.create, one))
         self._objects.put(made)
 
@@ -130,7 +140,8 @@ class KubernetesScheduler(ConfigScheduler):
             self._look(task)  # also when nothing changes: time runs
         self._keep_log(task)
         if not self._stopped:
-            self._patiently(lambda: self._cluster.delete(self.manifest, task.folder.name))
+            with contextlib.suppress(OperantError):  # `stop` deletes all
+                self._patiently(lambda: self._cluster.delete(self.manifest, task.folder.name))
 
     def _changed(self) -> None:
         for task in list(self._tasks):
@@ -141,10 +152,16 @@ class KubernetesScheduler(ConfigScheduler):
         try:
             found = self._objects.objects().get(task.folder.name)
             pods = [pod for pod in self._pods.objects().values() if _job_of(pod) == task.folder.name]
-        except SiteAwayError:
+        except OperantError:
             return
-        if found is None or task.state != "running":
+        if task.state != "running":
             return
+        if found is None:
+            since = self._missing.setdefault(task.id, time.monotonic())
+            if time.monotonic() - since > _MISSING_SECONDS:
+                self._ended(task, "abnormal", {"error": "somebody deleted it"})
+            return
+        self._missing.pop(task.id, None)
         state, words = state_of(found)
         told = [pod_state(pod) for pod in pods]
         if any(one[0] == "running" for one in told):

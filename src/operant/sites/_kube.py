@@ -39,11 +39,12 @@ class Cluster:
             from kubernetes import client, config
         except ImportError:
             raise MissingExtraError("the site kubernetes", "k8s") from None
+        settings = client.Configuration()
+        settings.retries = False  # calls are repeated here, where it is known what may be
         try:
-            self.api = config.new_client_from_config(kubeconfig, context)
+            self.api = config.new_client_from_config(kubeconfig, context, client_configuration=settings)
             self.namespace = namespace or _namespace_of(config, kubeconfig, context)
         except config.ConfigException as error:
-            settings = client.Configuration()
             try:
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:
@@ -51,8 +52,6 @@ class Cluster:
             self.api = client.ApiClient(settings)
             inside = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
             self.namespace = namespace or inside.read_text(encoding="utf-8").strip()
-        # Waiting calls are repeated here, where it is known what may be repeated.
-        self.api.configuration.retries = False
         self._custom = client.CustomObjectsApi(self.api)
         self._core = client.CoreV1Api(self.api)
 

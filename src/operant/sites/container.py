@@ -203,23 +203,19 @@ class ContainerSite(ClusterSite):
 
     def _start_apptainer(self, name: str, job: Submission, batch: Batch, inside: list[str]) -> None:
         pid_file = self.place / f"{name}.pid"
+        if shutil.which("apptainer") is None:
+            raise SiteRefusedError("there is no `apptainer` on this machine")
         if is_alive(_holder(pid_file)):
             return
         argv = ["apptainer", "exec", f"--pwd={job.work}", f"--bind={self.folder}:{self.folder}"]
         argv += [f"--bind={one}" for one in self.volumes] + (["--nv"] if self.gpus else []) + self.flags
-        with (self.place / f"{name}.log").open("ab") as log:
-            try:
-                process = subprocess.Popen(
-                    [*argv, self.image, self.python, "-I", "-S", *inside],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "OPERANT_RESTART": str(batch.restart)},
-                    start_new_session=True,
-                )
-            except FileNotFoundError:
-                raise SiteRefusedError("there is no `apptainer` on this machine") from None
-        holder = {**wrapper.identity(process.pid), "batch": batch.name, "name": name}
+        # By a shell that leaves at once: the container belongs to nobody, and goes on when this process ends.
+        log = str(self.place / f"{name}.log")
+        detach = ["sh", "-c", 'log=$1; shift; setsid "$@" >>"$log" 2>&1 </dev/null & echo $!', "sh", log]
+        env = {**os.environ, "OPERANT_RESTART": str(batch.restart)}
+        inside = [*argv, self.image, self.python, "-I", "-S", *inside]
+        done = subprocess.run([*detach, *inside], env=env, stdout=subprocess.PIPE, text=True, check=True)
+        holder = {**wrapper.identity(int(done.stdout)), "batch": batch.name, "name": name}
         write_file(pid_file, json.dumps(holder))
 
     def _look_at_processes(self) -> list[SiteJob]:

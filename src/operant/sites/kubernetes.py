@@ -18,7 +18,7 @@ from operant.errors import ConfigError, OperantError
 from operant.sites._kube import Cluster, Mirror, Object, pod_state, read_documents, state_of
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
-from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob
+from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob, SiteRefusedError
 
 __all__ = ["KubernetesSite"]
 
@@ -123,6 +123,8 @@ class KubernetesSite(ClusterSite):
                 ("site", "volumes"),
             )
         jobs, pods = self._mirrors()
+        with contextlib.suppress(SiteAwayError):  # that passes; a refusal does not
+            jobs.objects(), pods.objects()
         super().start(emit)
         for mirror in (jobs, pods):
             mirror.follow(lambda: None)
@@ -148,7 +150,10 @@ class KubernetesSite(ClusterSite):
         return [made["metadata"]["name"]]
 
     def look(self) -> list[SiteJob]:
-        jobs, pods = (mirror.objects() for mirror in self._mirrors())
+        try:
+            jobs, pods = (mirror.objects() for mirror in self._mirrors())
+        except SiteRefusedError as error:  # it was allowed when the search began
+            raise SiteAwayError(str(error)) from None
         by_job: dict[str, list[Object]] = {}
         for pod in sorted(pods.values(), key=lambda one: str(one["metadata"].get("creationTimestamp") or "")):
             by_job.setdefault(pod["metadata"]["labels"].get("operant-job", ""), []).append(pod)
@@ -157,7 +162,10 @@ class KubernetesSite(ClusterSite):
     def end(self, ids: Sequence[str]) -> None:
         assert self._cluster is not None
         for name in ids:
-            self._cluster.delete(self.manifest, name)
+            try:
+                self._cluster.delete(self.manifest, name)
+            except SiteRefusedError as error:
+                self._note(f"{name} is left: {error}")
 
     def clean(self, ids: Sequence[str]) -> None:
         """Delete what is over: its files say the rest."""
@@ -168,10 +176,11 @@ class KubernetesSite(ClusterSite):
     def explain(self, word: SiteJob) -> str:
         """The last line of the pod itself: a missing interpreter, a folder that the pod cannot see."""
         assert self._cluster is not None and self._pods is not None
-        for name, pod in self._pods.objects().items():
-            if pod["metadata"]["labels"].get("operant-job") == word.id:
-                lines = self._cluster.log(name).strip().splitlines()
-                return f"; its log says: {lines[-1][:300]}" if lines else ""
+        with contextlib.suppress(SiteAwayError, SiteRefusedError):
+            for name, pod in self._pods.objects().items():
+                if pod["metadata"]["labels"].get("operant-job") == word.id:
+                    lines = self._cluster.log(name).strip().splitlines()
+                    return f"; its log says: {lines[-1][:300]}" if lines else ""
         return ""
 
     def _finish(self, attempt: Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
