@@ -324,7 +324,7 @@ class LiveState(SearchState):
     def detach(self, reason: str) -> None:
         """The controller ends and leaves its jobs to themselves; whoever resumes the search takes them over."""
         self.is_stop = self.detached = True
-        self.end = (Status.PAUSED, reason)
+        self.end = (Status.STOPPED, reason)
         self._record("stopping", reason=reason, kill=False)
 
     def go_on_proposing(self) -> None:

@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     """How a search ended."""
 
     status: str
-    """FINISHED, KILLED (told to stop) or ERROR (interrupted)."""
+    """FINISHED, KILLED (told to stop), STOPPED (jobs of a cluster go on without it) or ERROR (interrupted)."""
     reason: str
     best: Proposal | None
     reward: float | None
