@@ -84,7 +84,7 @@ class StandIn:
             if name in self.objects.get(plural, {}):
                 return False
             self.put(plural, body, "ADDED")
-        if plural != "configmaps":
+        if plural in ("jobs", "dijobs"):
             self._begin(plural, body)
         return True
 

@@ -15,7 +15,7 @@ from tests.sites.kube_stand_in import StandIn
 from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission, make_token
 from operant.sites._kube import pod_state, state_of
-from operant.sites.kubernetes import KubernetesSite
+from operant.sites.kubernetes import KubernetesSite, pod_templates
 from operant.testing import SiteContract
 
 pytest.importorskip("kubernetes", reason="needs operant[k8s]")
@@ -215,6 +215,28 @@ def test_a_template_keeps_what_it_says(cluster: StandIn, tmp_path: Path) -> None
     assert main["resources"]["limits"] == {"cpu": "2", "nvidia.com/gpu": 1}
     assert pod["serviceAccountName"] == "lab" and pod["restartPolicy"] == "Never"
     assert "secret" not in str(made), "tokens stay in the job's folder"
+    heard.site.close()
+
+
+def test_a_ray_job_gets_the_program_as_its_entrypoint(cluster: StandIn, tmp_path: Path) -> None:
+    group = "{template: {spec: {containers: [{name: ray, image: 'rayproject/ray:2'}]}}}"
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {}\nspec:\n  rayClusterSpec:\n"
+        f"    headGroupSpec: {group}\n    workerGroupSpecs: [{group}]\n"
+    )
+    cluster.runs = False
+    heard = Heard(tmp_path, template=str(tmp_path / "job.yaml"), image=None)
+    token = heard.submit("0")
+    name = str(wait(lambda: list(cluster.objects.get("rayjobs", {})))[0])
+    made = cluster.objects["rayjobs"][name]
+    assert (
+        made["spec"]["entrypoint"].startswith("env OPERANT_RESTART=0 ")
+        and "wrapper.py run" in made["spec"]["entrypoint"]
+    )
+    head, *workers = (one["spec"]["containers"][0] for one in pod_templates(made))
+    assert "command" not in head and all(one["volumeMounts"] == head["volumeMounts"] for one in workers)
+    cluster.put("rayjobs", {**made, "status": {"jobStatus": "FAILED", "message": "the head went away"}})
+    assert "FAILED: the head went away" in heard.end_of(token).info["error"]
     heard.site.close()
 
 

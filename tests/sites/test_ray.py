@@ -42,7 +42,7 @@ class StandIn:
         return submission_id
 
     def list_jobs(self) -> list[SimpleNamespace]:
-        for one in self.jobs.values():
+        for one in list(self.jobs.values()):
             code = one.process.poll()
             if code is not None:
                 one.status = "FAILED" if code else "SUCCEEDED"
@@ -55,6 +55,8 @@ class StandIn:
         return True
 
     def delete_job(self, name: str) -> bool:
+        if name not in self.jobs:
+            raise RuntimeError("Request failed with status code 404: no such job.")
         self.jobs.pop(name).process.wait()
         return True
 

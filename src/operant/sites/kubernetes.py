@@ -7,6 +7,7 @@ import copy
 import hashlib
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -95,7 +96,8 @@ class KubernetesSite(ClusterSite):
         wanted = {"cpu": None if cpus is None else f"{positive(cpus, 'cpus'):g}", "nvidia.com/gpu": gpus}
         limits = pod["containers"][0].setdefault("resources", {}).setdefault("limits", {})
         limits.update({key: value for key, value in wanted.items() if value is not None})
-        _mount(pod, volumes)
+        for template_of in pod_templates(self.manifest):
+            _mount(template_of["spec"], volumes)
         # Names of other searches in the same namespace must not be taken for this one's.
         short = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-") or "search"
         self.prefix = f"operant-{short}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
@@ -205,12 +207,15 @@ class KubernetesSite(ClusterSite):
         manifest = copy.deepcopy(self.manifest)
         pod = pod_spec(manifest)
         container = pod["containers"][0]
-        container["command"] = [self.python, "-I", "-S", str(self.place / "wrapper.py"), "run"]
-        container["args"] = [str(job.folder / f"spec-{job.attempt}.json")]
-        container["env"] = [
-            *(one for one in container.get("env") or () if one.get("name") != "OPERANT_RESTART"),
-            {"name": "OPERANT_RESTART", "value": str(batch.restart)},
-        ]
+        command = [self.python, "-I", "-S", str(self.place / "wrapper.py"), "run"]
+        command.append(str(job.folder / f"spec-{job.attempt}.json"))
+        if manifest["kind"] == "RayJob":  # its pods are Ray's; the program is submitted to them
+            restart = ["env", f"OPERANT_RESTART={batch.restart}"]
+            manifest["spec"] |= {"entrypoint": shlex.join([*restart, *command]), "shutdownAfterJobFinishes": True}
+        else:
+            container["command"], container["args"] = command[:-1], command[-1:]
+            kept = [one for one in container.get("env") or () if one.get("name") != "OPERANT_RESTART"]
+            container["env"] = [*kept, {"name": "OPERANT_RESTART", "value": str(batch.restart)}]
         limits = job.limits
         memory = self.memory
         if memory is None and limits.memory_bytes is not None:
@@ -240,18 +245,16 @@ class KubernetesSite(ClusterSite):
             node = str((pods[0].get("spec") or {}).get("nodeName") or "")
             of_pod, said, reason = pod_state(pods[0])
             words = said or words
-            if of_pod != "ended" and (len(pods) > 1 or "deletionTimestamp" in pods[0]["metadata"]):
+            alone = self.manifest["kind"] == "Job"  # other kinds have several pods, and their own word on them
+            if alone and of_pod != "ended" and (len(pods) > 1 or "deletionTimestamp" in pods[0]["metadata"]):
                 # Somebody drained the node or needed the room. A pod in its place finds the attempt claimed and leaves.
                 of_pod, state, words, reason = "ended", "ended", "its pod was deleted", "preempted"
             if reason == "cannot_pull":
                 since = self._pulling.setdefault(name, time.monotonic())
                 of_pod = "ended" if time.monotonic() - since > self.pull_wait else "waiting"
-            if of_pod != "waiting" and state == "waiting":
+            hopeless = reason in ("cannot_start", "cannot_pull")
+            if state in ("waiting", "running") and (alone or (of_pod == "ended" and hopeless)):
                 state = of_pod
-            if of_pod == "ended" and state == "running":
-                state = "ended"
-            elif of_pod == "waiting" and state == "running":
-                state = "waiting"
         if state in ("good", "bad"):
             state = "ended"
         where = f" on {node}" if node else ""
