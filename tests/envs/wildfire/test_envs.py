@@ -78,10 +78,21 @@ def test_gymnasium_accepts_it(settings: dict[str, Any]) -> None:
 
 
 def test_stable_baselines_accepts_it() -> None:
-    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    from stable_baselines3.common.env_checker import check_env as check_for_sb3
+
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        checker.check_env(Wildfire(simulation=SMALL))
+        warnings.filterwarnings("ignore", category=UserWarning)  # the observation is no picture
+        check_for_sb3(Wildfire(simulation=SMALL))
+
+
+@pytest.mark.long  # RLlib takes seven seconds to import
+def test_rllib_accepts_it() -> None:
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+    from ray.rllib.utils.pre_checks.env import check_multiagent_environments
+
+    from operant.envs.wildfire.parallel import WildfireParallel
+
+    check_multiagent_environments(ParallelPettingZooEnv(WildfireParallel(num_agents=2, simulation=SMALL)))
 
 
 def test_pettingzoo_accepts_it() -> None:

@@ -253,6 +253,14 @@ class Fires:
             self._compiled.advance(*arguments, *self._scratch, *self._packed)
         self.clock = goal
 
+    def look_ahead(self, other: Fires, which: Array, until: float) -> None:
+        """Be at minute ``until`` what the fires ``which`` [N] bool of another will be then if no further line is laid."""
+        if self._changes.shape != other._changes.shape:
+            self._fields, self._changes = other._fields.copy(), other._changes.copy()
+        for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "clock"):
+            getattr(self, name)[which] = getattr(other, name)[which]
+        self.advance(until=np.where(which, np.maximum(until, self.clock), self.clock))
+
     def save_state(self) -> dict[str, Any]:
         """What changes as fires burn. Their rates are not in it: ``load_state`` wants them again."""
         return {
