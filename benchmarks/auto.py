@@ -41,7 +41,7 @@ def lightning(preset: str, steps: int, seed: int) -> dict[str, float]:
     from lightning.pytorch import Callback
 
     from operant.auto import generate_algorithm_config, generate_env_config, generate_training_config, launch
-    from operant.auto.presets import config_of_preset
+    from operant.auto.config import config_of_preset
 
     class Clock(Callback):
         wall = cpu = 0.0

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from operant.algorithms import A2C, DQN, PPO, A2CSettings, DivergedError, DQNSettings, PPOSettings
 from operant.algorithms.a2c import a2c_gradients, a2c_loss
 from operant.algorithms.dqn import dqn_gradient, dqn_loss
-from operant.algorithms.heads import Categorical, Gaussian, make_head
+from operant.algorithms.heads import Categorical, Gaussian, StateGaussian, make_head
 from operant.algorithms.ppo import ppo_gradients, ppo_loss
-from operant.algorithms.state_noise import StateGaussian
 from operant.models import ModelSettings, action_spec
 
 SPACES = {
@@ -198,7 +197,7 @@ def test_both_paths_make_the_same_steps(kind, activation, name):
         results = [one.learn(make_rollout(space, seed=seed))[0] for one in pair]
         for key in results[0]:
             assert results[0][key] == pytest.approx(results[1][key], rel=1e-3, abs=1e-5), key
-        np.testing.assert_allclose(pair[0].flat.array, pair[1].flat.array, rtol=1e-3, atol=3e-6)
+        np.testing.assert_allclose(pair[0]._flat.array, pair[1]._flat.array, rtol=1e-3, atol=3e-6)
 
 
 @pytest.mark.parametrize("dueling", [False, True])
@@ -219,7 +218,7 @@ def test_both_paths_of_dqn_make_the_same_steps(dueling, double, target_every):
             one.set_progress(4 * step, 20)
             _, priorities = one.learn(batch)
             assert priorities.shape == (16,)
-        np.testing.assert_allclose(pair[0].flat.array, pair[1].flat.array, rtol=1e-3, atol=5e-6)
+        np.testing.assert_allclose(pair[0]._flat.array, pair[1]._flat.array, rtol=1e-3, atol=5e-6)
 
 
 def make_transitions(rng, rows=16):
@@ -237,7 +236,7 @@ def test_the_target_network_gets_the_weights_at_the_next_multiple_of_its_interva
     obs = np.ones((3, 5), np.float32)
 
     def agree():
-        return np.array_equal(dqn.q.values(obs).copy(), dqn.target_q.values(obs))
+        return np.array_equal(dqn._q.values(obs).copy(), dqn._target_q.values(obs))
 
     assert agree()
     for step in (10, 20, 30):  # nothing is learned meanwhile
@@ -258,21 +257,21 @@ def test_targets_bootstrap_unless_terminated_and_obey_masks():
     dqn = DQN(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), own)
     batch = make_transitions(np.random.default_rng(0), rows=4)
     batch["terminated"] = np.array([True, False, False, True])
-    best = dqn.target_q.values(batch["next_obs"]).max(axis=1)
+    best = dqn._target_q.values(batch["next_obs"]).max(axis=1)
     expected = batch["reward"] + 0.5 * best * np.array([0, 1, 1, 0])
-    np.testing.assert_allclose(dqn.targets(batch), expected, rtol=1e-6)
+    np.testing.assert_allclose(dqn._targets(batch), expected, rtol=1e-6)
     only_first = np.zeros((4, 4), bool)
     only_first[:, 0] = True
-    first = dqn.target_q.values(batch["next_obs"])[:, 0]
+    first = dqn._target_q.values(batch["next_obs"])[:, 0]
     np.testing.assert_allclose(
-        dqn.targets({**batch, "next_mask": only_first})[1:3], (batch["reward"] + 0.5 * first)[1:3], rtol=1e-6
+        dqn._targets({**batch, "next_mask": only_first})[1:3], (batch["reward"] + 0.5 * first)[1:3], rtol=1e-6
     )
 
 
 def test_truncation_bootstraps_and_termination_does_not():
     ppo = PPO(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4), PPOSettings(gamma=0.9, gae_lambda=0.7))
     rollout = make_rollout(spaces.Discrete(4))
-    data = ppo.prepare(rollout)
+    data = ppo._prepare(rollout)
     advantage = data.advantage.reshape(7, 3)
     value = data.value.reshape(7, 3)
     at_truncation = rollout["reward"][3, 1] + 0.9 * ppo.values(rollout["final_obs"])[0] - value[3, 1]
@@ -298,19 +297,19 @@ def test_masked_actions_are_never_taken_nor_learned():
 
 def test_a_gaussian_clips_for_the_environment_only():
     agent = PPO(spaces.Box(-9, 9, (5,), np.float32), SPACES["continuous"], model=ModelSettings(log_std=2.0))
-    assert isinstance(agent.head, Gaussian)
+    assert isinstance(agent._head, Gaussian)
     out = agent.act(np.zeros((100, 5), np.float32), explore=True, rng=np.random.default_rng(0))
     assert np.abs(out.action).max() <= 1.0 < np.abs(out.extras["action"]).max()
 
 
 def test_a_gradient_that_is_no_number_stops_before_the_step():
     agent = A2C(spaces.Box(-9, 9, (5,), np.float32), spaces.Discrete(4))
-    before = agent.flat.array.copy()
+    before = agent._flat.array.copy()
     rollout = make_rollout(spaces.Discrete(4))
     rollout["reward"][0, 0] = np.nan
     with pytest.raises(DivergedError, match="not finite"):
         agent.learn(rollout)
-    assert (agent.flat.array == before).all()
+    assert (agent._flat.array == before).all()
 
 
 def test_samples_follow_the_probabilities():

@@ -56,7 +56,7 @@ def stacked(adapter, space, steps, rows, rng):
 
 def learn_once(agent, space):
     rng = np.random.default_rng(0)
-    before = agent.flat.array.copy()
+    before = agent._flat.array.copy()
     metrics, _ = agent.learn(
         {
             "obs": stacked(agent.adapter, space, 6, 2, rng),
@@ -70,7 +70,7 @@ def learn_once(agent, space):
         }
     )
     assert np.isfinite(list(metrics.values())).all()
-    assert (agent.flat.array != before).any()
+    assert (agent._flat.array != before).any()
 
 
 @pytest.mark.parametrize("space", [PICTURE, DICT, spaces.Discrete(5), spaces.MultiDiscrete([2, 3]), ROW])
@@ -89,7 +89,7 @@ def test_a_dict_of_rows_takes_the_fast_path_and_learns_the_same():
     assert row.shape == (5, 4 + 3 + 4) and row.dtype == np.float32
     for agent in (fused, by_torch):
         learn_once(agent, space)
-    np.testing.assert_allclose(fused.flat.array, by_torch.flat.array, atol=1e-5)
+    np.testing.assert_allclose(fused._flat.array, by_torch._flat.array, atol=1e-5)
     assert PPO(DICT, spaces.Discrete(2)).path.startswith("torch")  # one entry is a picture
     masked = spaces.Dict({"observation": ROW, "action_mask": spaces.MultiBinary(2)})
     agent = DQN(masked, spaces.Discrete(2))
@@ -119,8 +119,8 @@ def test_own_modules_as_class_instance_and_name():
     instance = Own()
     by_instance = DQN(ROW, spaces.Discrete(2), model=ModelSettings(network=instance))
     assert by_instance.network.q is instance
-    assert by_instance.target_q is not by_instance.q
-    assert not np.shares_memory(by_instance.flat.array, by_instance._target_flat.array)
+    assert by_instance._target_q is not by_instance._q
+    assert not np.shares_memory(by_instance._flat.array, by_instance._target_flat.array)
 
 
 def test_a_plain_sequential_of_ones_own_takes_the_fast_path():

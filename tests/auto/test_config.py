@@ -1,4 +1,4 @@
-"""Configs: complete in the document's layout, strict about what they get, the user's values before the defaults."""
+"""Configs: complete in Machin's layout, strict about what they get, the user's values before the defaults."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from operant.auto import (
     read_config,
     write_config,
 )
-from operant.auto.config import asked_gpus
+from operant.auto.config import asked_gpus, config_of_preset
 from operant.auto.parts import prepare_parts
-from operant.auto.presets import config_of_preset
 from operant.errors import UsageError
 from operant.training.targets import list_presets, load_config
 

@@ -137,7 +137,7 @@ def test_11_truncation_bootstraps_and_termination_does_not():
 def test_11_epsilon_has_a_floor():
     frame, _ = make_frame(epsilon_decay=0.9)
     frame.algorithm.set_progress(100_000, 1_000_000)
-    assert frame.algorithm.epsilon == pytest.approx(frame.parts.settings.exploration_end) != 0.0
+    assert frame.algorithm._epsilon == pytest.approx(frame.parts.settings.exploration_end) != 0.0
 
 
 def test_12_several_choices_at_once(make_config):

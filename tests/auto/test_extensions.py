@@ -101,7 +101,7 @@ def test_the_policy_of_episodes_played_one_by_one_can_be_watched(make_config, ca
     policy = load_policy(result.run_id)
     assert policy.mean_return == result.best_reward and policy.step <= result.steps
     kept = load_checkpoint_file(result.checkpoint)["state_dict"]
-    for name, value in policy.algorithm.weights().items():
+    for name, value in policy.policy.weights().items():
         np.testing.assert_array_equal(value, kept[f"network.{name}"].numpy())
     assert main(["view", result.run_id, "--no-window"]) == 0
     assert (Run.open(result.run_id).folder / "view.gif").is_file() and "returns here" in capsys.readouterr().out

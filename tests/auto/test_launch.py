@@ -1,4 +1,4 @@
-"""Launches: the document's config, exact resume, early stopping, what is kept, and every kind of space."""
+"""Launches: Machin's config, exact resume, early stopping, what is kept, and every kind of space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.auto import networks
 
 from operant.auto import generate_algorithm_config, generate_env_config, generate_training_config, launch, read_config
 from operant.auto.command import main
-from operant.auto.presets import config_of_preset
+from operant.auto.config import config_of_preset
 from operant.auto.saving import load_checkpoint_file, unpack
 from operant.errors import UsageError
 from operant.tracking import Run
@@ -231,7 +231,7 @@ def test_what_is_kept(make_config):
     policy = load_policy(result.run_id)  # `operant view` shows the best one
     assert policy.mean_return == result.best_reward == max(result.rewards)
     loaded = load_checkpoint_file(result.checkpoint)
-    assert set(loaded["state_dict"]) == {f"network.{name}" for name in policy.algorithm.weights()}
+    assert set(loaded["state_dict"]) == {f"network.{name}" for name in policy.policy.weights()}
 
 
 def test_films_change_nothing(make_config, tmp_path):

@@ -183,7 +183,7 @@ def test_an_optimizer_steps_as_it_does_in_torch(optimizer):
     kind = frame.parts.optimizer
     own = kind(twin.parameters(), lr=0.01)
     for _ in range(3):
-        target = torch.from_numpy(algorithm.targets(data))
+        target = torch.from_numpy(algorithm._targets(data))
         chosen = twin(torch.from_numpy(data["obs"])).gather(1, torch.from_numpy(data["action"])[:, None])[:, 0]
         own.zero_grad()
         nn.functional.mse_loss(chosen, target).backward()
@@ -220,8 +220,8 @@ def test_an_optimizer_that_cannot_step_on_a_gradient_says_so():
 def test_a_criterion_decides_the_gradient(criterion, kwargs, expected):
     frame = frame_with(criterion=criterion, criterion_kwargs=kwargs, gradient_max="Infinity", model={"hidden": [8]})
     algorithm, data = frame.algorithm, batch()
-    target = torch.from_numpy(algorithm.targets(data))
-    chosen = algorithm.q.tensors(data["obs"]).gather(1, torch.from_numpy(data["action"])[:, None])[:, 0]
+    target = torch.from_numpy(algorithm._targets(data))
+    chosen = algorithm._q.tensors(data["obs"]).gather(1, torch.from_numpy(data["action"])[:, None])[:, 0]
     wanted = torch.autograd.grad(expected(chosen - target).mean(), list(algorithm.network.parameters()))
     algorithm.learn(data)
     for parameter, gradient in zip(algorithm.network.parameters(), wanted, strict=True):
@@ -322,4 +322,4 @@ def test_a_policy_with_state_noise_says_how_likely_its_actions_are():
     assert action.shape == (3, 1) and log_prob.shape == entropy.shape == (3,)
     obs = frame.algorithm.adapter.adapt(state["state"].numpy())
     part = Prepared(obs, action.numpy(), None, *[np.zeros(3, np.float32)] * 4)
-    torch.testing.assert_close(log_prob, frame.algorithm.torch_forward(part)[0].detach())
+    torch.testing.assert_close(log_prob, frame.algorithm._torch_forward(part)[0].detach())

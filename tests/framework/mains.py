@@ -14,7 +14,7 @@ def return_node_id(factor: int = 1) -> int:
 
 
 def train_and_evaluate(n_steps: int) -> dict[str, Any]:
-    """The last step of the document: evaluate in another process, on the values of train."""
+    """The last step of the tutorial in docs/task.md: evaluate in another process, on the values of train."""
     import numpy as np
 
     evaluated: list[tuple[int, float]] = []
@@ -376,7 +376,7 @@ def wait_for_each_other() -> None:
 
 
 def poll_like_the_document(n: int) -> list[int]:
-    """A loop that polls parallel_ctx and sleeps, as the document shows it."""
+    """A loop that polls parallel_ctx and sleeps, as DI-engine's tutorial shows it."""
     import time
 
     seen: list[int] = []

@@ -72,7 +72,7 @@ def test_n_step_estimator_and_pusher_keep_the_discount(kind):
     for name in ("obs", "action", "reward", "next_obs", "discount", "terminated"):
         np.testing.assert_allclose(one[name], other[name], rtol=1e-6, err_msg=name)
     assert {0.0, 0.729} <= set(np.round(one["discount"].astype(float), 3).tolist())
-    np.testing.assert_allclose(dqn.targets(one), dqn.targets(other), rtol=1e-5)
+    np.testing.assert_allclose(dqn._targets(one), dqn._targets(other), rtol=1e-5)
     sequence = by_middleware.sequences(np.array([0]), 2)
     np.testing.assert_allclose(sequence["discount"][:, 0], by_middleware.transitions(np.array([0, 2]))["discount"])
 

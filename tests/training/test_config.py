@@ -1,4 +1,4 @@
-"""Targets, changes, presets, the dialect of the document; what is wrong is said with the nearest right thing."""
+"""Targets, changes, presets, DI-engine's dialect; what is wrong is said with the nearest right thing."""
 
 from __future__ import annotations
 

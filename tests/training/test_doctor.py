@@ -59,7 +59,7 @@ def poison_at(step):
     def make(training):
         def spoil(ctx):
             if training.env_step >= step:
-                training.algorithm.flat.array[:] = np.nan
+                training.algorithm._flat.array[:] = np.nan
 
         return spoil
 

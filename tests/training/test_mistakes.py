@@ -76,12 +76,13 @@ def test_an_observation_that_is_not_finite_is_the_environments(
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_reward_that_is_not_finite_is_the_environments(tmp_path: Path) -> None:
-    config = {**SHORT, "env": {"id": BadRewards, "arguments": {"bad": 40}}, "algorithm": PPO}
+@pytest.mark.parametrize("algorithm", [PPO, DQN], ids=["ppo", "dqn"])  # a Huber loss has a finite gradient even there
+def test_a_reward_that_is_not_finite_is_the_environments(algorithm: dict[str, Any], tmp_path: Path) -> None:
+    config = {**SHORT, "env": {"id": BadRewards, "arguments": {"bad": 40}}, "algorithm": algorithm}
     with pytest.raises(UsageError, match="BadRewards gave the reward nan in step 10 of an episode"):
         train(config, root=tmp_path)
     with pytest.raises(DivergedError, match="the environment gave rewards that are not finite"):
-        train({**SHORT, "env": {"id": bad_vector}, "algorithm": PPO}, root=tmp_path)
+        train({**SHORT, "env": {"id": bad_vector}, "algorithm": algorithm}, root=tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -50,7 +50,7 @@ def test_the_loop_of_the_document(root, priority):
         collector = SampleCollector(None, collector_env, policy.collect_mode, writer, exp_name="x")
         evaluator = BaseSerialEvaluator({"eval_freq": 40}, evaluator_env, policy.eval_mode, writer, exp_name="x")
         buffer = AdvancedReplayBuffer({"replay_buffer_size": 500, "priority": priority}, writer, exp_name="x")
-        before = policy.algorithm.flat.array.copy()
+        before = policy.algorithm._flat.array.copy()
         assert buffer.sample(16, 0) is None
         evaluations = 0
         for _ in range(60):
@@ -73,7 +73,7 @@ def test_the_loop_of_the_document(root, priority):
     assert collector.envstep == 480
     assert buffer.count() == 480
     assert evaluations == 1 + (learner.train_iter - 1) // 40
-    assert (policy.algorithm.flat.array != before).any()
+    assert (policy.algorithm._flat.array != before).any()
     assert path.is_file() and (path.parent / "best.safetensors").is_file()
     with pytest.raises(UsageError, match="no attribute 'batchsize'"):
         learner.policy.get_attribute("batchsize")

@@ -254,5 +254,5 @@ def test_ppo_stores_behaviour_log_probabilities_where_they_are_asked_for():
     batch = make_source(algorithm, collector, np.random.default_rng(1)).collect(100)
     flat = batch["obs"][:-1].reshape(-1, 4)
     np.testing.assert_allclose(
-        batch["log_prob"].reshape(-1), algorithm.log_prob(flat, batch["action"].reshape(-1))[0], rtol=1e-6
+        batch["log_prob"].reshape(-1), algorithm._log_prob(flat, batch["action"].reshape(-1))[0], rtol=1e-6
     )

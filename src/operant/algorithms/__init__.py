@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from operant.algorithms.a2c import A2C, A2CSettings
     from operant.algorithms.base import BaseAlgorithm
     from operant.algorithms.contracts import Actor, ActOut, Algorithm, DataSpec, Policy
-    from operant.algorithms.dqn import DQN, DQNSettings
+    from operant.algorithms.dqn import DQN
+    from operant.algorithms.dqn_settings import DQNSettings
     from operant.algorithms.errors import DivergedError
     from operant.algorithms.ppo import PPO, PPOSettings
 
@@ -47,7 +48,7 @@ _HOMES = {
     "Algorithm": "contracts",
     "BaseAlgorithm": "base",
     "DQN": "dqn",
-    "DQNSettings": "dqn",
+    "DQNSettings": "dqn_settings",
     "DataSpec": "contracts",
     "DivergedError": "errors",
     "PPO": "ppo",

@@ -10,11 +10,10 @@ import torch
 
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import Machin, same
-from operant.algorithms.on_policy import OnPolicy, OnPolicySettings, explained_variance, normalized
+from operant.algorithms.on_policy import OnPolicy, explained_variance, normalized
+from operant.algorithms.on_policy_settings import OnPolicySettings
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
-
-__all__ = ["A2C", "A2CSettings", "a2c_gradients", "a2c_loss"]
 
 
 @dataclass(frozen=True)
@@ -95,12 +94,12 @@ class A2C(OnPolicy):
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""
         settings = self.settings
-        data = self.prepare(batch, with_log_prob=False)
+        data = self._prepare(batch, with_log_prob=False)
         if settings.normalize_advantage and len(data) > 1:
             data.advantage = normalized(data.advantage)
         if self._actor is None or self._critic is None:
-            with self.modes.updating():
-                log_prob_t, entropy_t, value_t = self.torch_forward(data)
+            with self._modes.updating():
+                log_prob_t, entropy_t, value_t = self._torch_forward(data)
                 loss = a2c_loss(
                     log_prob_t,
                     entropy_t,
@@ -110,21 +109,21 @@ class A2C(OnPolicy):
                     entropy_weight=settings.entropy_weight,
                     value_weight=settings.value_weight,
                 )
-                self.flat.grad_tensor.zero_()
+                self._flat.grad_tensor.zero_()
                 loss.backward()  # type: ignore[no-untyped-call]
             log_prob, entropy, value = (to_array(part) for part in (log_prob_t, entropy_t, value_t))
         else:
-            output = self.head.mask(self._actor.forward(data.obs), data.mask)
-            log_prob, entropy, kept = self.head.evaluate(
-                output, data.action, self.spread(data.obs, 0), self.measure or settings.entropy_weight != 0.0
+            output = self._head.mask(self._actor.forward(data.obs), data.mask)
+            log_prob, entropy, kept = self._head.evaluate(
+                output, data.action, self._spread(data.obs, 0), self.measure or settings.entropy_weight != 0.0
             )
             value = self._critic.forward(data.obs)[:, 0]
             log_prob_grad, value_grad = a2c_gradients(
                 value, advantage=data.advantage, target=data.target, value_weight=settings.value_weight
             )
-            self.fused_backward(kept, log_prob_grad, -settings.entropy_weight / len(data), value_grad)
-        rate = self.learning_rate
-        norm = self.apply_gradient(settings.max_gradient_norm, rate)
+            self._fused_backward(kept, log_prob_grad, -settings.entropy_weight / len(data), value_grad)
+        rate = self._learning_rate
+        norm = self._apply_gradient(settings.max_gradient_norm, rate)
         if not self.measure:
             return {}, None
         metrics = {
@@ -136,6 +135,6 @@ class A2C(OnPolicy):
             "learning_rate": rate,
             "updates": 1.0,
         }
-        if self.log_std is not None:
-            metrics["std"] = float(np.exp(self.log_std).mean())
+        if self._log_std is not None:
+            metrics["std"] = float(np.exp(self._log_std).mean())
         return metrics, None

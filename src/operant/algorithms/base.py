@@ -1,12 +1,13 @@
-"""What most algorithms share: spaces, progress, `act` over `actor`, and networks by name."""
+"""What most policies and algorithms share: spaces, progress, `act` over `actor`, and networks by name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec
+from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec, Policy
 from operant.errors import UsageError
 from operant.models.observations import ObservationAdapter
 from operant.models.settings import ModelSettings
@@ -15,21 +16,13 @@ from operant.models.spaces import action_spec
 if TYPE_CHECKING:
     from gymnasium import Space
 
-__all__ = ["BaseAlgorithm", "count_rows", "refuse_epsilon"]
 
-
-class BaseAlgorithm:
-    """An algorithm in the making: a subclass names its `Settings` and writes `data_spec`, `actor` and `learn`;
-    without a `network` also `weights` and `load_weights`, and with state beside weights, optimizer and progress also
-    `state_dict` and `load_state_dict`."""
+class BasePolicy:
+    """A policy in the making: a subclass writes `data_spec` and `actor`, without a `network` also `weights` and
+    `load_weights`."""
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
-    """The networks where nothing is said of them."""
-    model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Networks that `models` in a `frame_config` lists: the setting of `ModelSettings` that each is, and what it is."""
-    takes_criterion: ClassVar[bool] = False
-    """Whether ``criterion``, a loss of predictions and targets, may be set to one of the user's."""
 
     def __init__(
         self,
@@ -46,25 +39,17 @@ class BaseAlgorithm:
         self.data = self.data_spec(self.settings)
         self.seed = seed
         self.network: Any = None
-        self.optimizer: Any = None
         self.device = "cpu"
-        self.modes: Any = None
-        self.measure = True
-        self.entropy_limit: float | None = None
         self.progress = 0.0
+        self._modes: Any = None
 
     @staticmethod
     def data_spec(settings: Any) -> DataSpec:
-        """What is learned from, with these settings."""
         raise NotImplementedError("the algorithm does not say what it learns from: define data_spec")
 
     @property
     def path(self) -> str:
         return "numpy" if self.network is None else "torch (autograd)"
-
-    @property
-    def beta(self) -> float:
-        return 1.0
 
     def set_progress(self, steps: int, total_steps: int) -> None:
         self.progress = min(1.0, steps / max(1, total_steps))
@@ -82,14 +67,18 @@ class BaseAlgorithm:
         rng: np.random.Generator,
         epsilon: float | None = None,
     ) -> ActOut:
-        """Actions for observations as the environment gives them."""
         adapted = self.adapter.adapt(obs)
         act = self.actor(rng if explore else None, 1, count_rows(adapted), epsilon=epsilon)
         action, stored, extras = act(adapted, mask, state)
-        return ActOut(action, extras.get("state"), {"action": stored, **extras})
+        told = {"action": stored, **extras, **self._about(adapted, stored, mask)}
+        return ActOut(action, extras.get("state"), told)
 
-    def place(self, *networks: Any, fused: bool = False) -> Any:
-        """Put networks on the device that the model's settings name, and set `modes`, which holds them in evaluation
+    def _about(self, obs: Any, action: Array, mask: Array | None) -> dict[str, Any]:
+        """What `act` says of actions besides what its actor does, such as their log-probability."""
+        return {}
+
+    def _place(self, *networks: Any, fused: bool = False) -> Any:
+        """Put networks on the device that the model's settings name, and set `_modes`, which holds them in evaluation
         mode except in updates (see `operant.models.NetworkModes`); returns the device.
 
         :param fused: whether they have a form without torch, which is the CPU's.
@@ -101,7 +90,7 @@ class BaseAlgorithm:
         for network in networks:
             network.to(device)
         self.device = str(device)
-        self.modes = NetworkModes(networks, self.seed, device)
+        self._modes = NetworkModes(networks, self.seed, device)
         return device
 
     def weights(self) -> dict[str, Array]:
@@ -111,6 +100,47 @@ class BaseAlgorithm:
         import torch
 
         self.network.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in weights.items()})
+
+
+class BaseAlgorithm(BasePolicy):
+    """An algorithm in the making: a subclass names its `Settings` and writes `data_spec`, `actor` and `learn`;
+    without a `network` also `weights` and `load_weights`, and with state beside weights, optimizer and progress also
+    `state_dict` and `load_state_dict`."""
+
+    policy_class: ClassVar[type[BasePolicy] | None] = None
+    """What `make_policy` makes; None: the whole algorithm, which then only acts."""
+    model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
+    takes_criterion: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: Any = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(observation_space, action_space, settings, model, seed)
+        self.criterion: Callable[[Any, Any], Any] | None = None
+        self.optimizer: Any = None
+        self.measure = True
+        self.entropy_limit: float | None = None
+
+    @classmethod
+    def make_policy(
+        cls,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: Any = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> Policy:
+        settings = cls.Settings() if settings is None else settings
+        return (cls.policy_class or cls)(observation_space, action_space, settings, model, seed)
+
+    @property
+    def beta(self) -> float:
+        return 1.0
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"weights": self.weights(), "progress": self.progress}

@@ -12,20 +12,11 @@ import numpy.typing as npt
 from operant.errors import UsageError
 
 if TYPE_CHECKING:
-    from operant.models.observations import ObservationAdapter
-    from operant.models.spaces import ActionSpec
+    from gymnasium import Space
 
-__all__ = [
-    "ActOut",
-    "Actor",
-    "Algorithm",
-    "Array",
-    "DataSpec",
-    "Metrics",
-    "Policy",
-    "PopulationAlgorithm",
-    "RecurrentAlgorithm",
-]
+    from operant.models.observations import ObservationAdapter
+    from operant.models.settings import ModelSettings
+    from operant.models.spaces import ActionSpec
 
 Array = npt.NDArray[Any]
 Metrics = dict[str, float]
@@ -108,56 +99,25 @@ class DataSpec:
 
 
 class Policy(Protocol):
-    """Chooses actions; it needs no learner, so a remote collector may hold one and take weights from elsewhere. Several
-    agents are a mapping of names to policies. Leading axis of all arrays: the environments."""
+    """Chooses actions. It has no optimizer and nothing else that only learning needs, so another process may hold one:
+    `Algorithm.make_policy` makes it, `load_weights` takes what `Algorithm.weights` gives. Leading axis of all arrays:
+    the environments."""
 
-    def act(
-        self,
-        obs: Any,
-        state: Any = None,
-        *,
-        mask: Array | None = None,
-        explore: bool,
-        rng: np.random.Generator,
-        epsilon: float | None = None,
-    ) -> ActOut:
-        """Actions for observations as the environment gives them; the slow door over `Algorithm.actor`."""
-        ...
-
-
-class Algorithm(Policy, Protocol):
-    """Learns a policy. It is made with (observation_space, action_space, settings, model, seed).
-
-    `BaseAlgorithm` has what most algorithms share. Where ``data.unit`` is ``candidate`` it is a `PopulationAlgorithm`,
-    with ``state`` among the fields a `RecurrentAlgorithm`.
-    """
-
-    Settings: ClassVar[type]
-    """A frozen dataclass; its defaults are those of the algorithm."""
     settings: Any
+    model: ModelSettings
+    """Of the networks."""
     data: DataSpec
-    """What `data_spec(settings)` of the class says."""
+    """What its algorithm learns from: collectors store these fields. What `data_spec(settings)` of the class says."""
     adapter: ObservationAdapter
     """Turns observations into what networks take: collectors adapt each once."""
     actions: ActionSpec
     device: str
     network: Any
     """The `nn.Module` that acts, or None."""
-    optimizer: Any
-    """What has ``step(rate)``, ``state_dict`` and ``load_state_dict``, or None."""
-    measure: bool
-    """Whether `learn` computes what to log; a loop turns it off between log lines."""
-    entropy_limit: float | None
-    """What ``entropy`` among the metrics is at most, for warnings; None where there is no such limit."""
 
     @property
     def path(self) -> str:
         """Which implementation of the networks runs, in words for the log."""
-        ...
-
-    @property
-    def beta(self) -> float:
-        """How far importance weights correct for prioritised replay now."""
         ...
 
     def set_progress(self, steps: int, total_steps: int) -> None:
@@ -172,9 +132,17 @@ class Algorithm(Policy, Protocol):
         """
         ...
 
-    def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
-        """Improve the policy from a batch as `data` says; returns what to log, and new priorities if the data has
-        them."""
+    def act(
+        self,
+        obs: Any,
+        state: Any = None,
+        *,
+        mask: Array | None = None,
+        explore: bool,
+        rng: np.random.Generator,
+        epsilon: float | None = None,
+    ) -> ActOut:
+        """Actions for observations as the environment gives them; the slow door over `actor`."""
         ...
 
     def weights(self) -> dict[str, Array]:
@@ -182,6 +150,58 @@ class Algorithm(Policy, Protocol):
         ...
 
     def load_weights(self, weights: dict[str, Array]) -> None: ...
+
+
+class Algorithm(Policy, Protocol):
+    """Learns the policy that it is. It is made with (observation_space, action_space, settings, model, seed).
+
+    `BaseAlgorithm` has what most algorithms share. Where ``data.unit`` is ``candidate`` it is a `PopulationAlgorithm`,
+    with ``state`` among the fields its policy is a `RecurrentPolicy`.
+    """
+
+    Settings: ClassVar[type]
+    """A frozen dataclass; its defaults are those of the algorithm."""
+    default_model: ClassVar[ModelSettings]
+    """The networks where nothing is said of them."""
+    model_roles: ClassVar[tuple[tuple[str, str], ...]]
+    """Networks that `models` in a `frame_config` lists: the setting of `ModelSettings` that each is, and what it is."""
+    takes_criterion: ClassVar[bool]
+    """Whether `criterion` may be set."""
+    criterion: Callable[[Any, Any], Any] | None
+    """A loss of predictions and targets, of the user's own, that is used instead of that of the settings."""
+    optimizer: Any
+    """What has ``step(rate)``, ``state_dict`` and ``load_state_dict``, or None."""
+    measure: bool
+    """Whether `learn` computes what to log; a loop turns it off between log lines."""
+    entropy_limit: float | None
+    """What ``entropy`` among the metrics is at most, for warnings; None where there is no such limit."""
+
+    @staticmethod
+    def data_spec(settings: Any) -> DataSpec:
+        """What is learned from, with these settings; asked before there are environments."""
+        ...
+
+    @classmethod
+    def make_policy(
+        cls,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: Any = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> Policy:
+        """What acts, without what learns: for evaluations, and for processes that only collect."""
+        ...
+
+    @property
+    def beta(self) -> float:
+        """How far importance weights correct for prioritised replay now."""
+        ...
+
+    def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
+        """Improve the policy from a batch as `data` says; returns what to log, and new priorities if the data has
+        them."""
+        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a tree of dicts, arrays and plain values."""
@@ -202,8 +222,16 @@ class PopulationAlgorithm(Algorithm, Protocol):
         ...
 
 
-class RecurrentAlgorithm(Algorithm, Protocol):
-    """Its policy remembers: collectors hand its state from step to step, and begin each episode with a new one."""
+class ValueAlgorithm(Algorithm, Protocol):
+    """Has a value function, for advantages that a loop of one's own estimates."""
+
+    def values(self, obs: Any) -> Array:
+        """The value of adapted observations."""
+        ...
+
+
+class RecurrentPolicy(Policy, Protocol):
+    """Remembers: collectors hand its state from step to step, and begin each episode with a new one."""
 
     def initial_state(self, rows: int) -> Any:
         """A tree of arrays [rows, …]."""

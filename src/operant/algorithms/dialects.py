@@ -12,8 +12,6 @@ from typing import Any
 
 from operant.errors import UsageError
 
-__all__ = ["COMMON_RULES", "DIEngine", "Machin", "Rule", "Values", "both", "named", "same"]
-
 Values = dict[str, Any]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from operant.algorithms.base import BaseAlgorithm
+from operant.algorithms.base import BaseAlgorithm, BasePolicy
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.dqn_settings import DQNSettings
 from operant.algorithms.errors import DivergedError
@@ -24,9 +24,6 @@ from operant.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     from gymnasium import Space
-
-__all__ = ["DQN", "DQNSettings", "dqn_gradient", "dqn_loss"]
-
 
 _NOTHING: dict[str, Any] = {}
 
@@ -72,18 +69,11 @@ def dqn_gradient(q: Array, action: Array, target: Array, weight: Array | None, l
     return grad, error
 
 
-class DQN(BaseAlgorithm):
-    """Learns action values from replayed transitions; acts ε-greedily.
-
-    A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs`` [B] and either ``discount`` [B] (what the
-    value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination) or ``terminated`` [B];
-    maybe with ``weight`` [B] and ``next_mask`` [B, A].
-    """
+class QPolicy(BasePolicy):
+    """Acts ε-greedily by the action values of one network."""
 
     Settings = DQNSettings
     settings: DQNSettings
-    model_roles = (("network", "the network"), ("network", "its target"))
-    takes_criterion = True
     default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
 
     def __init__(
@@ -95,30 +85,16 @@ class DQN(BaseAlgorithm):
         seed: int = 0,
     ) -> None:
         super().__init__(observation_space, action_space, settings, model, seed)
-        settings, model = self.settings, self.model
         if not self.actions.discrete or self.actions.shape != ():
             raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = build_q_network(self.adapter, self.actions, model, settings.dueling)
-            other = build_q_network(self.adapter, self.actions, model, settings.dueling)
-        if isinstance(network, QNetwork) and isinstance(other, QNetwork) and other.q is network.q:
-            other.q = copy.deepcopy(network.q)  # the user gave one instance; the target network is a second one
-        self.network = network
-        fused = model.fused and can_fuse(network, self.adapter)
-        self._device = self.place(network, other, fused=fused)
-        self.flat = FlatParameters(network)
-        self.q = QFunction(network, self.flat, fused, self.modes)
-        self._target_flat = FlatParameters(other)
-        self._target_network = other
-        self.target_q = QFunction(other, self._target_flat, fused, self.modes)
-        self._learned = True  # whether the weights have changed since the last copy
-        self._copy_to_target(1.0)
-        self.optimizer = make_optimizer(settings.optimizer, self.flat, settings.optimizer_eps)
-        self.steps = 0
-        self.criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
-        """A loss of Q(s, a) and its target that is used instead of ``settings.loss``, by autograd."""
-        self._copied_at = 0
+            self.network = build_q_network(self.adapter, self.actions, self.model, self.settings.dueling)
+        self._fused = self.model.fused and can_fuse(self.network, self.adapter)
+        self._device = self._place(self.network, fused=self._fused)
+        self._flat = FlatParameters(self.network)
+        self._q = QFunction(self.network, self._flat, self._fused, self._modes)
+        self._steps = 0
 
     @staticmethod
     def data_spec(settings: DQNSettings) -> DataSpec:
@@ -138,36 +114,26 @@ class DQN(BaseAlgorithm):
 
     @property
     def path(self) -> str:
-        return self.q.path
+        return self._q.path
 
     @property
-    def epsilon(self) -> float:
+    def _epsilon(self) -> float:
         """The share of random actions now."""
         s = self.settings
         if s.exploration_decay > 0:
             return s.exploration_end + (s.exploration_start - s.exploration_end) * math.exp(
-                -self.steps / s.exploration_decay
+                -self._steps / s.exploration_decay
             )
         if s.exploration_steps > 0:
-            done = min(1.0, self.steps / s.exploration_steps)
+            done = min(1.0, self._steps / s.exploration_steps)
         else:
             done = 1.0 if s.exploration_fraction <= 0 else min(1.0, self.progress / s.exploration_fraction)
         return s.exploration_start + done * (s.exploration_end - s.exploration_start)
 
-    @property
-    def beta(self) -> float:
-        """How far importance weights correct for prioritised sampling now."""
-        return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
-
     def set_progress(self, steps: int, total_steps: int) -> None:
         self.progress = min(1.0, steps / max(1, total_steps))
-        self.steps = steps
-        every = self.settings.target_every
-        if every and steps - self._copied_at >= every:
-            self._copied_at = steps - steps % every
-            self._copy_to_target(self.settings.target_rate)
+        self._steps = steps
 
-    # -- acting ------------------------------------------------------------------------------------------------------
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         """The best action by Q, or with a generator a random one with probability ε."""
 
@@ -180,7 +146,7 @@ class DQN(BaseAlgorithm):
     def _explore(
         self, obs: Any, rng: np.random.Generator, rows: int, mask: Array | None, epsilon: float | None
     ) -> Array:
-        share = self.epsilon if epsilon is None else epsilon
+        share = self._epsilon if epsilon is None else epsilon
         random = rng.random(rows) < share
         by_chance = np.count_nonzero(random)
         if by_chance == rows:
@@ -191,7 +157,7 @@ class DQN(BaseAlgorithm):
         return action
 
     def _greedy(self, obs: Any, mask: Array | None) -> Array:
-        q = self.q.values(obs)
+        q = self._q.values(obs)
         return np.asarray((q if mask is None else np.where(mask, q, -np.inf)).argmax(axis=1))
 
     def _any(self, rng: np.random.Generator, rows: int, mask: Array | None) -> Array:
@@ -199,14 +165,63 @@ class DQN(BaseAlgorithm):
             return rng.integers(self.actions.outputs, size=rows)
         return np.asarray(np.where(mask, rng.random(mask.shape), -1.0).argmax(axis=1))
 
+
+class DQN(QPolicy, BaseAlgorithm):
+    """Learns action values from replayed transitions.
+
+    A batch is a mapping with ``obs``, ``action``, ``reward``, ``next_obs`` [B] and either ``discount`` [B] (what the
+    value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination) or ``terminated`` [B];
+    maybe with ``weight`` [B] and ``next_mask`` [B, A].
+    """
+
+    policy_class = QPolicy
+    model_roles = (("network", "the network"), ("network", "its target"))
+    takes_criterion = True
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: DQNSettings | None = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(observation_space, action_space, settings, model, seed)
+        settings = self.settings
+        with torch.random.fork_rng(devices=[]):
+            other = build_q_network(self.adapter, self.actions, self.model, settings.dueling)
+        if isinstance(other, QNetwork) and other.q is self.network.q:
+            other.q = copy.deepcopy(self.network.q)  # the user gave one instance; the target network is a second one
+        self._place(self.network, other, fused=self._fused)  # one stream of random numbers for what both draw
+        self._q = QFunction(self.network, self._flat, self._fused, self._modes)
+        self._target_network = other
+        self._target_flat = FlatParameters(other)
+        self._target_q = QFunction(other, self._target_flat, self._fused, self._modes)
+        self._learned = True  # whether the weights have changed since the last copy
+        self._copy_to_target(1.0)
+        self.optimizer = make_optimizer(settings.optimizer, self._flat, settings.optimizer_eps)
+        self._copied_at = 0
+
+    @property
+    def beta(self) -> float:
+        """How far importance weights correct for prioritised sampling now."""
+        return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
+
+    def set_progress(self, steps: int, total_steps: int) -> None:
+        super().set_progress(steps, total_steps)
+        every = self.settings.target_every
+        if every and steps - self._copied_at >= every:
+            self._copied_at = steps - steps % every
+            self._copy_to_target(self.settings.target_rate)
+
     # -- learning ----------------------------------------------------------------------------------------------------
-    def targets(self, batch: Any) -> Array:
+    def _targets(self, batch: Any) -> Array:
         """y = R + γⁿ Q⁻(s′, a*): a* by the online network if double (equation 4 of the paper), else by Q⁻ itself."""
-        target_q = self.target_q if self.settings.target_every else self.q
+        target_q = self._target_q if self.settings.target_every else self._q
         mask = batch.get("next_mask")
         next_q = target_q.values(batch["next_obs"], 1)
-        if self.settings.double and target_q is not self.q:
-            online = self.q.values(batch["next_obs"], 1)
+        if self.settings.double and target_q is not self._q:
+            online = self._q.values(batch["next_obs"], 1)
             best = (online if mask is None else np.where(mask, online, -np.inf)).argmax(axis=1)
             following = next_q[np.arange(len(next_q)), best]
         else:
@@ -222,29 +237,30 @@ class DQN(BaseAlgorithm):
         settings = self.settings
         action = batch["action"].reshape(-1)
         weight = batch.get("weight")
-        target = self.targets(batch)
-        if self.q.fused and self.criterion is None:
-            q = self.q.forward(batch["obs"])
+        target = self._targets(batch)
+        if self._q.fused and self.criterion is None:
+            q = self._q.forward(batch["obs"])
             grad, error = dqn_gradient(q, action, target, weight, settings.loss)
-            self.q.backward(grad)
+            self._q.backward(grad)
         else:
-            with self.modes.updating():
-                q_tensor = self.q.tensors(batch["obs"])
+            with self._modes.updating():
+                q_tensor = self._q.tensors(batch["obs"])
                 weights = q_tensor.new_ones(len(action))
                 if weight is not None:
                     weights = torch.as_tensor(weight, dtype=q_tensor.dtype, device=self._device)
                 of = q_tensor, to_tensors(action, self._device), to_tensors(target, self._device), weights
                 loss = dqn_loss(*of, settings.loss) if self.criterion is None else own_loss(*of, self.criterion)
-                self.flat.grad_tensor.zero_()
+                self._flat.grad_tensor.zero_()
                 loss.backward()  # type: ignore[no-untyped-call]
             q = to_array(q_tensor)
             error = q[np.arange(len(q)), action] - target
-        norm = self.flat.clip_gradient(settings.max_gradient_norm)
-        if not math.isfinite(norm):
+        norm = self._flat.clip_gradient(settings.max_gradient_norm)
+        size = np.abs(error)
+        # The gradient of a Huber loss stays finite where an error does not.
+        if not (math.isfinite(norm) and math.isfinite(size.max())):
             raise DivergedError
         self.optimizer.step(settings.learning_rate)
         self._learned = True
-        size = np.abs(error)
         if not self.measure:
             return {}, size
         huber = np.where(size < 1.0, 0.5 * size * size, size - 0.5)
@@ -254,7 +270,7 @@ class DQN(BaseAlgorithm):
             "td_error": float(size.mean()),
             "gradient_norm": norm,
             "learning_rate": settings.learning_rate,
-            "epsilon": self.epsilon,
+            "epsilon": self._epsilon,
         }
         return metrics, size
 
@@ -262,7 +278,7 @@ class DQN(BaseAlgorithm):
         if rate == 1.0 and not self._learned:
             return  # many environment steps between rounds of updates: the target network has these weights already
         self._learned = False
-        self._target_flat.move_towards(self.flat, rate)
+        self._target_flat.move_towards(self._flat, rate)
         for mine, its in zip(self.network.buffers(), self._target_network.buffers(), strict=True):
             its.copy_(mine)
 
@@ -278,9 +294,9 @@ class DQN(BaseAlgorithm):
             "target": target,
             "optimizer": self.optimizer.state_dict(),
             "progress": self.progress,
-            "steps": self.steps,
+            "steps": self._steps,
             "copied_at": self._copied_at,
-            "module_rng": self.modes.state_dict(),
+            "module_rng": self._modes.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -288,7 +304,7 @@ class DQN(BaseAlgorithm):
         tensors = {name: torch.as_tensor(np.array(value)) for name, value in state["target"].items()}
         self._target_network.load_state_dict(tensors)
         self.optimizer.load_state_dict(state["optimizer"])
-        self.modes.load_state_dict(state.get("module_rng", {}))
+        self._modes.load_state_dict(state.get("module_rng", {}))
         self.progress = float(state["progress"])
-        self.steps = int(state["steps"])
+        self._steps = int(state["steps"])
         self._copied_at = int(state["copied_at"])

@@ -10,8 +10,6 @@ from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Va
 from operant.errors import UsageError
 from operant.settings import setting
 
-__all__ = ["DQNSettings"]
-
 
 @dataclass(frozen=True)
 class DQNSettings:

@@ -9,8 +9,6 @@ import numpy as np
 
 from operant.errors import OperantError
 
-__all__ = ["DivergedError", "explain_divergence"]
-
 
 class DivergedError(OperantError):
     """A gradient was not a number; the weights are still those from before it."""

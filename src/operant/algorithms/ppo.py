@@ -11,19 +11,11 @@ import torch
 
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import Machin, Values, both, same
-from operant.algorithms.on_policy import (
-    OnPolicy,
-    OnPolicySettings,
-    Prepared,
-    collected,
-    explained_variance,
-    normalized,
-)
+from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance, normalized
+from operant.algorithms.on_policy_settings import OnPolicySettings, collected
 from operant.errors import UsageError
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
-
-__all__ = ["PPO", "PPOSettings", "ppo_gradients", "ppo_loss"]
 
 
 @dataclass(frozen=True)
@@ -143,20 +135,20 @@ class PPO(OnPolicy):
     settings: PPOSettings
 
     @property
-    def clip(self) -> float:
+    def _clip(self) -> float:
         return self.settings.clip * (1.0 - self.progress if self.settings.anneal_clip else 1.0)
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""
         settings = self.settings
-        data = self.prepare(batch)
+        data = self._prepare(batch)
         rows = len(data)
         target, value = data.target, data.value
         whole = settings.minibatch >= rows
         if whole and settings.normalize_advantage:
             # One minibatch is the whole rollout: its order does not matter and its scale is the same each time.
             data.advantage = normalized(data.advantage)
-        clip, rate = self.clip, self.learning_rate
+        clip, rate = self._clip, self._learning_rate
         metrics: Metrics = {}
         updates = 0
         for epoch in range(settings.epochs):
@@ -176,13 +168,13 @@ class PPO(OnPolicy):
         metrics["learning_rate"] = rate
         metrics["clip"] = clip
         metrics["updates"] = float(updates)
-        if self.log_std is not None:
-            metrics["std"] = float(np.exp(self.log_std).mean())
+        if self._log_std is not None:
+            metrics["std"] = float(np.exp(self._log_std).mean())
         return metrics, None
 
     def _minibatches(self, data: Prepared) -> list[Prepared]:
         settings = self.settings
-        order = self.rng.permutation(len(data))
+        order = self._rng.permutation(len(data))
         parts = []
         for start in range(0, len(data), settings.minibatch):
             index = order[start : start + settings.minibatch]
@@ -199,9 +191,9 @@ class PPO(OnPolicy):
         if self._actor is None or self._critic is None:
             log_prob, entropy, value, ratio = self._torch_gradient(part, clip)
         else:
-            output = self.head.mask(self._actor.forward(part.obs), part.mask)
+            output = self._head.mask(self._actor.forward(part.obs), part.mask)
             with_entropy = measure or settings.entropy_weight != 0.0
-            log_prob, entropy, kept = self.head.evaluate(output, part.action, self.spread(part.obs, 0), with_entropy)
+            log_prob, entropy, kept = self._head.evaluate(output, part.action, self._spread(part.obs, 0), with_entropy)
             value = self._critic.forward(part.obs)[:, 0]
             log_prob_grad, value_grad, ratio = ppo_gradients(
                 log_prob,
@@ -213,8 +205,8 @@ class PPO(OnPolicy):
                 value_weight=settings.value_weight,
             )
             entropy_grad = -settings.entropy_weight / len(part)
-            self.fused_backward(kept, log_prob_grad, entropy_grad, value_grad)
-        norm = self.apply_gradient(settings.max_gradient_norm, rate)
+            self._fused_backward(kept, log_prob_grad, entropy_grad, value_grad)
+        norm = self._apply_gradient(settings.max_gradient_norm, rate)
         if not measure:
             return {}
         surrogate = np.minimum(ratio * part.advantage, np.clip(ratio, 1 - clip, 1 + clip) * part.advantage)
@@ -229,8 +221,8 @@ class PPO(OnPolicy):
         }
 
     def _torch_gradient(self, part: Prepared, clip: float) -> tuple[Array, Array, Array, Array]:
-        with self.modes.updating():
-            log_prob, entropy, value = self.torch_forward(part)
+        with self._modes.updating():
+            log_prob, entropy, value = self._torch_forward(part)
             old_log_prob, advantage, target = (
                 to_tensors(one, self._device) for one in (part.log_prob, part.advantage, part.target)
             )
@@ -245,7 +237,7 @@ class PPO(OnPolicy):
                 entropy_weight=self.settings.entropy_weight,
                 value_weight=self.settings.value_weight,
             )
-            self.flat.grad_tensor.zero_()
+            self._flat.grad_tensor.zero_()
             loss.backward()  # type: ignore[no-untyped-call]
         ratio = torch.exp(log_prob.detach() - old_log_prob)
         return to_array(log_prob), to_array(entropy), to_array(value), to_array(ratio)

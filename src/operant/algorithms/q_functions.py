@@ -15,8 +15,6 @@ from operant.models.fused import FusedMLP, is_fusable
 from operant.models.modes import NetworkModes
 from operant.models.observations import ObservationAdapter, to_array, to_tensors
 
-__all__ = ["QFunction", "can_fuse"]
-
 
 def can_fuse(network: QNetwork | DuelingQNetwork, adapter: ObservationAdapter) -> bool:
     """Whether a network has a form with closed-form gradients."""

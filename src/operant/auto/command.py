@@ -18,8 +18,6 @@ from typing import Any
 
 from operant.errors import OperantError, UsageError
 
-__all__ = ["configure", "main", "run"]
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -82,7 +80,7 @@ def _generate(args: argparse.Namespace) -> int:
 
     given: dict[str, Any] = {}
     if args.preset:
-        from operant.auto.presets import config_of_preset
+        from operant.auto.config import config_of_preset
 
         given = config_of_preset(args.preset)
         if args.algo and args.algo.upper() != given["frame"]:

@@ -20,20 +20,6 @@ from operant.training.machin import PARTS, from_machin, to_machin
 if TYPE_CHECKING:
     from operant.auto.launching import LaunchResult
 
-__all__ = [
-    "LaunchSettings",
-    "Plan",
-    "check_config",
-    "generate_algorithm_config",
-    "generate_env_config",
-    "generate_training_config",
-    "get_available_algorithms",
-    "launch",
-    "plain_config",
-    "read_config",
-    "write_config",
-]
-
 Config = dict[str, Any]
 
 
@@ -271,3 +257,22 @@ def launch(
     if not isinstance(result, LaunchResult):
         raise TypeError(f"{plan.launch.env}.launch gave a {type(result).__name__}; it must return its LaunchResult")
     return result
+
+
+def config_of_preset(name: str) -> dict[str, Any]:
+    """The algorithm, its settings, networks and environment as a preset of `operant train` has them."""
+    from operant.training.targets import load_config
+
+    config = load_config(name)
+    model = {
+        key: value for key, value in to_mapping(config.model).items() if key in ("hidden", "activation", "orthogonal")
+    }
+    env = to_mapping(config.env)
+    train = {"env_name": env.pop("id"), **{key: value for key, value in env.items() if value}}
+    test = {key: train[key] for key in ("env_name", "arguments", "wrappers") if key in train}
+    return {
+        "frame": config.algorithm["name"].upper(),
+        "frame_config": {**to_machin(config.algorithm_settings), "model": model},
+        "train_env_config": train,
+        "test_env_config": test,
+    }

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-__all__ = ["DatasetResult", "RLDataset"]
-
 Log = Any
 """A number, or a pair of a value and what logs it: ``(value, function(module, name, value))``."""
 

@@ -21,15 +21,6 @@ from operant.errors import UsageError
 if TYPE_CHECKING:
     from operant.auto.launching import LaunchResult
 
-__all__ = [
-    "RLGymContActDataset",
-    "RLGymDataset",
-    "RLGymDiscActDataset",
-    "gym_env_dataset_creator",
-    "launch_dataset",
-    "log_video",
-]
-
 
 def launch_dataset(
     config: Mapping[str, Any],

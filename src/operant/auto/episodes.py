@@ -13,8 +13,6 @@ from operant.errors import UsageError, nearest
 from operant.models.observations import MASK_KEY, ObservationAdapter
 from operant.models.spaces import ActionSpec
 
-__all__ = ["batch_of", "steps_of"]
-
 _NEEDED = ("state", "action", "next_state", "reward", "terminal")
 _KNOWN = (*_NEEDED, "truncated")
 

@@ -13,8 +13,6 @@ from operant.tracking import SummaryWriter
 from operant.training.evaluating import Player
 from operant.training.viewing import write_gif
 
-__all__ = ["Films", "drawable", "film_env", "keep_film", "shorten"]
-
 _FRAMES = 250
 _SIDE = 320
 

@@ -19,8 +19,6 @@ from operant.errors import UsageError
 from operant.models.observations import MASK_KEY
 from operant.training.sources import learn_from_replay, make_replay
 
-__all__ = ["Frame", "frame_class", "make_buffer"]
-
 _FAR = 10**12  # environment steps, while nothing is known of how many there will be
 STATE = "state"
 """The key of a state that has only one part."""

@@ -18,19 +18,15 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from operant.auto.config import LaunchSettings, Plan, plain_config, write_config
-from operant.auto.interrupting import SaveOnSignal, Stopped
 from operant.auto.learners import Learner
 from operant.auto.logger import OperantLogger
 from operant.auto.module import TaskModule
 from operant.auto.parts import Parts
-from operant.auto.saving import KEY, AtomicCheckpointIO, load_checkpoint_file, unpack
-from operant.auto.visualizing import write_graph
+from operant.auto.saving import KEY, AtomicCheckpointIO, SaveOnSignal, Stopped, load_checkpoint_file, unpack
 from operant.errors import UsageError
 from operant.tracking import Run, SummaryWriter
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.evaluating import Evaluation
-
-__all__ = ["LaunchOptions", "LaunchResult", "run_learner", "using"]
 
 MakeLearner = Callable[[SummaryWriter, Path, "Spoken"], Learner]
 
@@ -312,3 +308,30 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         lightning.setLevel(before)
+
+
+def write_graph(network: Any, folder: Path, writer: SummaryWriter) -> Path:
+    """Write ``network.dot`` (``dot -Tsvg network.dot`` draws it) and keep it with the run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "network.dot"
+    path.write_text(graph_of(network), encoding="utf-8")
+    writer.add_file(path)
+    return path
+
+
+def graph_of(network: torch.nn.Module) -> str:
+    """Modules with their shapes, each linked to those inside it and parameters to their module."""
+    lines = ["digraph network {", '  rankdir="LR";', "  node [shape=box, fontname=Helvetica];"]
+    for name, module in network.named_modules():
+        own = sum(one.numel() for one in module.parameters(recurse=False))
+        detail = module.extra_repr()
+        label = "\\n".join(part for part in (name or "network", type(module).__name__, detail) if part)
+        count = f"\\n{own:,} parameters" if own else ""
+        lines.append(f'  "{name}" [label="{_escaped(label)}{count}"];')
+        if name:
+            lines.append(f'  "{name.rpartition(".")[0]}" -> "{name}";')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace('"', "'")

@@ -22,8 +22,6 @@ from operant.training.sources import Source, make_source
 from operant.training.training import Observer, Training
 from operant.training.trust import sign
 
-__all__ = ["DatasetLearner", "Learner", "VectorLearner"]
-
 _FAR = 10**12  # environment steps: the limit is in episodes
 # Environment steps of one pass, unless the epoch's episodes are done before. Lightning spends about 0.25 ms on a
 # training step, as much as A2C on half a rollout of 8 × 5.

@@ -16,8 +16,6 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from operant.tracking import SummaryWriter
 
-__all__ = ["OperantLogger"]
-
 
 class OperantLogger(Logger):
     """Metrics, settings, pictures, films and text of a Lightning program, in one run.

@@ -15,8 +15,6 @@ from operant.auto.saving import KEY, ReplayKeeper, pack, unpack
 from operant.framework import Task
 from operant.tracking import SummaryWriter
 
-__all__ = ["TaskModule"]
-
 
 class Passes:
     """What Lightning iterates over: passes without end. When an epoch is over is told by its episodes."""

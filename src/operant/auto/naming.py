@@ -9,14 +9,6 @@ from typing import Any
 
 from operant.errors import UsageError, nearest
 
-__all__ = [
-    "assert_and_get_valid_criterion",
-    "assert_and_get_valid_lr_scheduler",
-    "assert_and_get_valid_optimizer",
-    "resolve",
-    "resolve_class",
-]
-
 # Where torch keeps its own, by the key of the config; models have no such place.
 _TORCH = {
     "optimizer": "torch.optim",

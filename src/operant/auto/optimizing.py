@@ -12,8 +12,6 @@ import torch
 
 from operant.errors import UsageError
 
-__all__ = ["Schedule", "ScheduledOptimizer", "TorchOptimizer"]
-
 
 class TorchOptimizer:
     """An optimizer class of torch's kind, over the parameters of a network."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +22,6 @@ from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.settings import fill, to_mapping
 from operant.training.config import TrainConfig
-
-__all__ = ["Parts", "equip", "prepare_parts", "probe", "resolve_names", "training_config"]
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def probe(algorithm: Any, observation_space: Any) -> None:
         return  # built from the spaces
     example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
     network = algorithm.network
-    with torch.no_grad(), algorithm.modes.acting() if algorithm.modes is not None else nullcontext():
+    with torch.no_grad():
         try:
             output = network(to_tensors(example, torch.device(algorithm.device)))
         except UsageError:

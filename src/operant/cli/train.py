@@ -88,7 +88,7 @@ def _settings(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
     from operant.cli._training_progress import progress_for
     from operant.cli._trusting import asking
-    from operant.training.entry import resume, train
+    from operant.training.running import resume, train
     from operant.training.targets import load_config
 
     if resumed:

@@ -18,18 +18,6 @@ from operant.data.replay import ReplayBuffer
 from operant.data.trees import Array, Tree, tree_leaves, tree_map, tree_stack
 from operant.errors import UsageError
 
-__all__ = [
-    "add_step",
-    "episode_batch",
-    "finals",
-    "read_transitions",
-    "replace_rows",
-    "rollout_batch",
-    "sample_batch",
-    "split_episodes",
-    "take_rows",
-]
-
 Steps = Sequence[dict[str, Any]]
 _PLAIN = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
 _NOT_EXTRA = {*_PLAIN, "mask", "next_mask"}

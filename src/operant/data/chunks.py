@@ -20,8 +20,6 @@ from operant._util.files import replacing
 from operant.data.trees import Array
 from operant.errors import OperantError
 
-__all__ = ["Saved", "check_chunks", "load", "prune_chunks", "read", "save", "write"]
-
 _PER_BUFFER = 64  # chunks; more would make more files, fewer would write more twice
 _NAME = re.compile(r"replay-[a-z0-9-]+\.npz")
 

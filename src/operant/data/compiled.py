@@ -7,8 +7,6 @@ import importlib
 import importlib.util
 from types import ModuleType
 
-__all__ = ["kernels"]
-
 
 @functools.cache
 def kernels() -> tuple[ModuleType | None, str]:

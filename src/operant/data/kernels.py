@@ -17,8 +17,6 @@ from numba import njit, types
 
 from operant.data.trees import Array
 
-__all__ = ["draw", "follow", "highest", "set_weights"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _FAN = 16  # of SumTree; a constant, so that loops over children are unrolled

@@ -13,8 +13,6 @@ from operant.data.sum_tree import SumTree
 from operant.data.trees import Array, Tree
 from operant.errors import UsageError
 
-__all__ = ["PrioritizedReplayBuffer"]
-
 
 class PrioritizedReplayBuffer(ReplayBuffer):
     """P(i) = p_i^alpha / sum p^alpha (eq. 1); weight (N P(i))^-beta over the largest of the batch (section 3.4).

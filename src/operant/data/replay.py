@@ -20,8 +20,6 @@ from operant.data.trees import (
 )
 from operant.errors import UsageError, nearest
 
-__all__ = ["ReplayBuffer"]
-
 _MADE_HERE = {"next_obs", "index", "generation", "final_at", "weight", "mask", "first"}
 _OF_THE_END = {"obs", "reward", "terminated", "truncated"}  # fields of a batch that are not those of its first step
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from operant.data.trees import Array
 
-__all__ = ["SumTree"]
-
 _SHIFT = 4
 _FAN = 1 << _SHIFT  # children of a node; measured: 32 is slower at 100,000 weights, 8 at a million
 

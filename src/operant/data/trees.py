@@ -10,20 +10,6 @@ from numpy.typing import NDArray
 
 from operant.errors import UsageError
 
-__all__ = [
-    "Array",
-    "Tree",
-    "TreeSpec",
-    "tree_flatten",
-    "tree_leaves",
-    "tree_map",
-    "tree_spec",
-    "tree_stack",
-    "tree_structure",
-    "tree_unflatten",
-    "tree_zeros",
-]
-
 Array = NDArray[Any]
 Tree = Any
 TreeSpec = dict[str, tuple[tuple[int, ...], str]]

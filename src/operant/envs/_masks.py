@@ -12,8 +12,6 @@ from gymnasium import spaces
 from operant.envs.vector import Array, Tree
 from operant.errors import UsageError
 
-__all__ = ["MASK", "MASK_ATTRIBUTES", "MaskReader", "final_mask", "mask_in_obs", "mask_size"]
-
 MASK = "action_mask"
 MASK_ATTRIBUTES = ("action_masks", MASK)  # the first is SB3-contrib's; each may be a method or a value
 

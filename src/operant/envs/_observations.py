@@ -11,8 +11,6 @@ from gymnasium import spaces
 from operant.envs.vector import Tree
 from operant.errors import UsageError
 
-__all__ = ["check", "copy_tree", "empty", "gather", "set_row"]
-
 
 def empty(space: spaces.Space[Any], num_envs: int) -> Tree:
     """Zeroed arrays for ``num_envs`` observations of ``space``."""

@@ -26,8 +26,6 @@ from operant.envs._observations import empty
 from operant.envs.vector import Array, Tree, VectorEnv
 from operant.errors import OperantError
 
-__all__ = ["SharedArrays", "importing_main", "preparation", "run"]
-
 importing_main = False
 """Whether this process is importing the trainer's script; starting workers then would never end."""
 

@@ -19,8 +19,6 @@ from operant.envs import drawing
 from operant.envs.numpy_vector import NumpyVectorEnv
 from operant.envs.vector import Array
 
-__all__ = ["CLASSICS", "Acrobot", "CartPole", "MountainCar", "MountainCarContinuous", "Pendulum"]
-
 
 class CartPole(NumpyVectorEnv):
     """CartPole-v1 (500 steps) and -v0 (200): +1 for every step that the pole stands."""

@@ -10,8 +10,6 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.errors import MissingExtraError
 
-__all__ = ["acrobot", "cart_pole", "mountain_car", "pendulum"]
-
 _WHITE, _BLACK, _GREY = (255, 255, 255), (0, 0, 0), (120, 120, 120)
 _WOOD, _AXLE, _LINK, _FLAG = (202, 152, 101), (129, 132, 203), (0, 160, 170), (204, 190, 0)
 

@@ -14,8 +14,6 @@ from operant.envs.in_process import InProcessVectorEnv
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import UsageError
 
-__all__ = ["GymnasiumVectorAdapter", "adapt"]
-
 
 def adapt(env: GymnasiumVectorEnv[Any, Any, Any], *, seed: int | None = None) -> VectorEnv:
     """A Gymnasium vector environment as ours. A plain ``SyncVectorEnv`` is taken apart: its members can be saved."""

@@ -11,15 +11,6 @@ from operant.envs.numpy_vector import NumpyVectorEnv
 from operant.envs.vector import Array, Tree
 from operant.errors import UsageError
 
-__all__ = [
-    "ContinuousIdentity",
-    "DictIdentity",
-    "DiscreteIdentity",
-    "MaskedIdentity",
-    "MemoryIdentity",
-    "MultiDiscreteIdentity",
-]
-
 
 class _Identity(NumpyVectorEnv):
     """A new random ``target`` [N, ...] in every step; the reward tells how well the action named the last one."""

@@ -17,8 +17,6 @@ from operant.envs.saving import load_env, load_random, save_env, save_random, wh
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import UsageError
 
-__all__ = ["InProcessVectorEnv"]
-
 
 class InProcessVectorEnv(VectorEnv):
     """Gymnasium environments with the same spaces, as one :class:`VectorEnv`.

@@ -21,8 +21,6 @@ from operant.envs.vector import VectorEnv
 from operant.errors import UsageError, nearest
 from operant.importing import modules_from_here
 
-__all__ = ["make_env", "why_not_found_again"]
-
 ENTRY_POINTS = "operant.envs"
 
 Target = str | Callable[..., Any] | VectorEnv | GymnasiumVectorEnv[Any, Any, Any]

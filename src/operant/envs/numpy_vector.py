@@ -12,8 +12,6 @@ from operant.envs.rng import pack_pcg64, seeded, unpack_pcg64
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import UsageError
 
-__all__ = ["NumpyVectorEnv"]
-
 # Start states are drawn ahead, this many for each environment: one call to its generator for 32 episodes, and the same
 # numbers as one call for each. Drawn singly they cost more than the step itself (3 us each against 0.1 us).
 _AHEAD = 32

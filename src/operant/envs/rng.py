@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from operant.errors import UsageError
 
-__all__ = ["generator_state", "pack_pcg64", "restore_generator", "seeded", "unpack_pcg64"]
-
 _LOW = (1 << 64) - 1
 
 

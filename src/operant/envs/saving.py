@@ -18,8 +18,6 @@ from operant.envs.rng import generator_state, restore_generator
 from operant.envs.vector import Array
 from operant.errors import UsageError
 
-__all__ = ["load_env", "load_random", "save_env", "save_random", "why_inexact"]
-
 # Attributes that change as an environment runs. Clocks and pictures are left out: nothing depends on them.
 _WRAPPERS: dict[str, tuple[str, ...]] = {
     "OrderEnforcing": ("_has_reset",),

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import gymnasium
 
-__all__ = ["Array", "EpisodeStatistics", "Episodes", "Step", "Tree", "VectorEnv"]
-
 Array = NDArray[Any]
 Tree = Any
 """An array [N, ...], or a dict or tuple of trees."""

@@ -29,8 +29,6 @@ from operant.envs._worker_process import SharedArrays
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import OperantError, UsageError
 
-__all__ = ["WorkerVectorEnv"]
-
 _ENOUGH = 200  # steps after which it is clear whether workers pay
 
 

@@ -9,15 +9,17 @@ from typing import Any, Protocol
 
 from operant.framework._concurrent import AsyncForward, ParallelMiddleware
 from operant.framework._middleware import (
+    After,
     Middleware,
+    Stages,
     Suspended,
+    Wrapper,
     close_all,
     middleware_name,
     run_backward,
     run_forward,
     serial,
 )
-from operant.framework._stages import After, Stages, Wrapper
 from operant.framework.context import Context
 from operant.framework.errors import FrameworkError
 from operant.framework.events import Arguments, EventBook, Listener

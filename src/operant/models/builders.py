@@ -15,16 +15,6 @@ from operant.models.observations import ObservationAdapter
 from operant.models.settings import ModelSettings
 from operant.models.spaces import ActionSpec
 
-__all__ = [
-    "ActorCritic",
-    "DuelingQNetwork",
-    "Encoder",
-    "QNetwork",
-    "build_actor_critic",
-    "build_mlp",
-    "build_q_network",
-]
-
 _ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 

@@ -10,8 +10,6 @@ from operant.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_device_name", "choose_device"]
-
 
 def check_device_name(name: str) -> None:
     """Refuse what names no device, without a look at this machine."""

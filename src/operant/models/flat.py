@@ -17,8 +17,6 @@ from torch import nn
 
 from operant.errors import UsageError
 
-__all__ = ["FlatAdam", "FlatParameters", "FlatRMSprop", "make_optimizer"]
-
 Array = npt.NDArray[Any]
 
 

@@ -17,8 +17,6 @@ from torch import nn
 
 from operant.models.flat import FlatParameters
 
-__all__ = ["FusedMLP", "is_fusable"]
-
 Array = npt.NDArray[Any]
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 _THIN = 32

@@ -12,8 +12,6 @@ from torch import nn
 from operant.errors import UsageError
 from operant.importing import modules_from_here
 
-__all__ = ["import_name", "load_module"]
-
 
 def load_module(given: Any, arguments: Mapping[str, Any]) -> nn.Module:
     """An `nn.Module` from an instance, a class or an importable name such as ``qnet.QNet`` or ``__main__.QNet``.

@@ -12,8 +12,6 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-__all__ = ["NetworkModes"]
-
 # Layers that compute the same in both modes and draw nothing. A class that is not listed may do either.
 _PLAIN = frozenset(
     {

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import torch
     from gymnasium import Space
 
-__all__ = ["MASK_KEY", "ObservationAdapter", "to_array", "to_tensors"]
-
 Array = npt.NDArray[Any]
 MASK_KEY = "action_mask"
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from operant.settings import setting
 
-__all__ = ["ModelSettings"]
-
 
 @dataclass(frozen=True)
 class ModelSettings:

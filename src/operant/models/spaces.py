@@ -12,8 +12,6 @@ from operant.errors import UsageError
 if TYPE_CHECKING:
     from gymnasium import Space
 
-__all__ = ["ActionSpec", "action_spec", "is_image"]
-
 
 @dataclass(frozen=True)
 class ActionSpec:

@@ -14,15 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operant.algorithms import Algorithm, DataSpec, find_algorithm
+from operant.algorithms import Algorithm, DataSpec, Policy, find_algorithm
 from operant.envs import make_env
 from operant.envs.vector import VectorEnv
 from operant.settings import describe, fill
 from operant.training.checkpoints import pack_state, unpack_state
 from operant.training.collecting import Collector, allowed_actions
 from operant.training.sources import Source, make_source
-
-__all__ = ["AlgorithmContract"]
 
 # What a source makes of what was stored.
 _MADE = {"discount", "weight", "next_mask", "index", "generation", "first", "mask", "length"}
@@ -91,7 +89,7 @@ class AlgorithmContract:
     def test_it_says_what_it_learns_from(self) -> None:
         algorithm = self.source().algorithm
         assert isinstance(algorithm.data, DataSpec)
-        assert algorithm.data == type(algorithm).data_spec(algorithm.settings)  # type: ignore[attr-defined]
+        assert algorithm.data == type(algorithm).data_spec(algorithm.settings)
 
     def test_its_settings_are_frozen_and_explain_themselves(self) -> None:
         _, settings = find_algorithm(self.name)
@@ -201,13 +199,34 @@ class AlgorithmContract:
         one, other = self.source(1), self.source(2)
         self.train(one)
         other.algorithm.load_weights(one.algorithm.weights())
-        env = make_env(self.envs[0], 5, seed=3)
-        obs, rng = env.reset(3), np.random.default_rng(0)
-        answers = [source.algorithm.act(obs, explore=False, rng=rng).action for source in (one, other)]
+        obs = make_env(self.envs[0], 5, seed=3).reset(3)
+        answers = [_greedy(source.algorithm, obs) for source in (one, other)]
         np.testing.assert_array_equal(answers[0], answers[1])
         given = one.algorithm.weights()
         next(iter(given.values()))[...] += 1.0  # what was given away is the taker's
         assert not _same(given, one.algorithm.weights())
+
+    def test_a_policy_without_its_learner_acts_and_collects_alike(self) -> None:
+        source = self.source(1)
+        algorithm = source.algorithm
+        env = make_env(self.envs[0], 3, seed=5)
+        spaces = env.single_observation_space, env.single_action_space
+        policy = type(algorithm).make_policy(*spaces, algorithm.settings, algorithm.model, 2)
+        assert policy.data == algorithm.data
+        self.train(source)
+        policy.load_weights(algorithm.weights())
+        obs = env.reset(5)
+        np.testing.assert_array_equal(_greedy(policy, obs), _greedy(algorithm, obs))
+        for one in (policy, algorithm):
+            one.set_progress(500, 1000)
+        steps = []
+        for one in (policy, algorithm):
+            collector = Collector(env, one, rng=np.random.default_rng(6))
+            collector.reset(5)
+            steps.append(collector.trajectory(12))
+        for mine, its in zip(*steps, strict=True):
+            assert mine.keys() == its.keys()
+            np.testing.assert_array_equal(mine["action"], its["action"])
 
     def test_schedules_go_by_progress(self) -> None:
         source = self.source()
@@ -224,6 +243,10 @@ class AlgorithmContract:
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def _greedy(policy: Policy, obs: Any) -> Any:
+    return policy.act(obs, explore=False, rng=np.random.default_rng(0)).action
 
 
 def _as_space_has_it(env: VectorEnv, action: Any) -> Any:

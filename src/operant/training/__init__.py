@@ -9,10 +9,9 @@ from operant._lazy import load_when_used
 if TYPE_CHECKING:
     from operant.training.checkpoints import CheckpointError, CheckpointStore
     from operant.training.config import TrainConfig
-    from operant.training.entry import resume, train
     from operant.training.evaluating import Evaluation, evaluate
-    from operant.training.exploration import get_epsilon_greedy_fn
-    from operant.training.pipeline import serial_pipeline
+    from operant.training.middleware.collecting import get_epsilon_greedy_fn
+    from operant.training.running import resume, train
     from operant.training.serial import (
         AdvancedReplayBuffer,
         BaseLearner,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         SampleCollector,
         SerialPolicy,
         make_envs,
+        serial_pipeline,
     )
     from operant.training.targets import list_presets, load_config
     from operant.training.training import Observer, Training, TrainResult
@@ -34,8 +34,8 @@ _HOMES = {
     "SampleCollector": ".serial",
     "SerialPolicy": ".serial",
     "make_envs": ".serial",
-    "serial_pipeline": ".pipeline",
-    "get_epsilon_greedy_fn": ".exploration",
+    "serial_pipeline": ".serial",
+    "get_epsilon_greedy_fn": ".middleware.collecting",
     "CheckpointError": ".checkpoints",
     "CheckpointStore": ".checkpoints",
     "Evaluation": ".evaluating",
@@ -47,8 +47,8 @@ _HOMES = {
     "list_presets": ".targets",
     "load_config": ".targets",
     "load_policy": ".viewing",
-    "resume": ".entry",
-    "train": ".entry",
+    "resume": ".running",
+    "train": ".running",
 }
 
 __all__ = [

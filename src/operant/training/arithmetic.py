@@ -9,8 +9,6 @@ import torch
 
 from operant._threads import one_thread
 
-__all__ = ["quick_arithmetic", "use_one_thread"]
-
 
 @contextmanager
 def quick_arithmetic() -> Iterator[None]:

@@ -23,8 +23,6 @@ from operant._util.files import replacing, sync_folder, write_file
 from operant.data.chunks import check_chunks
 from operant.errors import OperantError
 
-__all__ = ["CheckpointError", "CheckpointStore", "pack_state", "read_weights", "unpack_state", "write_weights"]
-
 FORMAT = "operant-checkpoint-1"
 _ARRAY = "__array__"
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OSError, EOFError)

@@ -8,15 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from operant.algorithms.contracts import Actor, Algorithm, Array, PopulationAlgorithm, RecurrentAlgorithm
+from operant.algorithms.contracts import Actor, Array, Policy, PopulationAlgorithm, RecurrentPolicy
 from operant.data import tree_map
 from operant.data.batches import finals, replace_rows, split_episodes, take_rows
 from operant.envs.vector import Step, VectorEnv
 from operant.errors import UsageError
 from operant.models.observations import MASK_KEY
 from operant.training.normalizing import Normalizer
-
-__all__ = ["Collector", "EpisodeLog", "Rollout", "allowed_actions", "initial_state", "only"]
 
 Keep = Callable[[int, Any, Any, Array, Array, Step, Any, Any, dict[str, Any]], None]
 """Called for each step with its number, obs, mask, action, reward, the step as the environment gave it, the observation
@@ -57,15 +55,15 @@ class EpisodeLog:
         self.count = int(state["count"])
 
 
-def allowed_actions(env: VectorEnv, algorithm: Algorithm, obs: Any) -> Array | None:
+def allowed_actions(env: VectorEnv, policy: Policy, obs: Any) -> Array | None:
     """Which actions may be taken now [N, A], by the environment or its observation; None: all."""
     mask = env.action_mask
-    return mask if mask is not None else algorithm.adapter.mask(obs, None)
+    return mask if mask is not None else policy.adapter.mask(obs, None)
 
 
-def initial_state(algorithm: Algorithm, rows: int) -> Any:
+def initial_state(policy: Policy, rows: int) -> Any:
     """The state of a policy with memory at the beginning of an episode."""
-    return cast(RecurrentAlgorithm, algorithm).initial_state(rows)
+    return cast(RecurrentPolicy, policy).initial_state(rows)
 
 
 class Collector:
@@ -74,22 +72,22 @@ class Collector:
     def __init__(
         self,
         env: VectorEnv,
-        algorithm: Algorithm,
+        policy: Policy,
         *,
         normalizer: Normalizer | None = None,
         rng: np.random.Generator,
         window: int = 100,
     ) -> None:
         self.env = env
-        self.algorithm = algorithm
+        self.policy = policy
         self.normalizer = normalizer
         self.rng = rng
         self.episodes = EpisodeLog(window)
         self.env_step = 0
         self._obs: Any = None
         self._raw: Any = None
-        self._remembers = "state" in algorithm.data.fields
-        self._state: Any = initial_state(algorithm, env.num_envs) if self._remembers else None
+        self._remembers = "state" in policy.data.fields
+        self._state: Any = initial_state(policy, env.num_envs) if self._remembers else None
         # Asked once: whether this kind of environment ever says which actions are allowed.
         own_mask = type(env).action_mask is not VectorEnv.action_mask
         self._masks = own_mask or MASK_KEY in getattr(env.single_observation_space, "spaces", {})
@@ -99,7 +97,7 @@ class Collector:
         self._raw = self.env.reset(seed)
         self._obs = self._adapted(self._raw)
         if self._remembers:
-            self._state = initial_state(self.algorithm, self.env.num_envs)
+            self._state = initial_state(self.policy, self.env.num_envs)
 
     def run(
         self,
@@ -112,30 +110,30 @@ class Collector:
     ) -> Any:
         """Make so many steps in each environment and hand each transition to `keep`; returns the last observation.
 
-        With `total_steps` the algorithm is told its progress before each step: for policies whose exploration
+        With `total_steps` the policy is told its progress before each step: for policies whose exploration
         falls, and which do not wait for a rollout.
         """
-        env, algorithm, normalizer, rows = self.env, self.algorithm, self.normalizer, self.env.num_envs
+        env, policy, normalizer, rows = self.env, self.policy, self.normalizer, self.env.num_envs
         advance, masked, remembers = env.step, self._masks, self._remembers
-        adapted = algorithm.adapter.adapt if normalizer is None else self._adapted
-        act = act or algorithm.actor(self.rng, steps, rows, epsilon=epsilon)
+        adapted = policy.adapter.adapt if normalizer is None else self._adapted
+        act = act or policy.actor(self.rng, steps, rows, epsilon=epsilon)
         obs, state, raw = self._obs, self._state, self._raw
-        mask = allowed_actions(env, algorithm, self._raw) if masked else None
+        mask = allowed_actions(env, policy, self._raw) if masked else None
         next_mask = None
         for t in range(steps):
             if total_steps is not None:
-                algorithm.set_progress(self.env_step + t * rows, total_steps)
+                policy.set_progress(self.env_step + t * rows, total_steps)
             for_env, action, extras = act(obs, mask, state)
             step = advance(for_env)
             reward = step.reward if normalizer is None else normalizer.reward(step.reward, step.done)
             raw = step.obs
             following = adapted(raw)
             if masked:
-                next_mask = allowed_actions(env, algorithm, raw)
+                next_mask = allowed_actions(env, policy, raw)
             if remembers:
                 extras, state = {**extras, "state": state}, extras["state"]
                 if step.final_obs is not None:
-                    state = replace_rows(state, initial_state(algorithm, rows), step.done)
+                    state = replace_rows(state, initial_state(policy, rows), step.done)
             keep(t, obs, mask, action, reward, step, following, next_mask, extras)
             if step.final_obs is not None:
                 self.episodes.add(step)
@@ -145,7 +143,7 @@ class Collector:
         return obs
 
     def _adapted(self, raw: Any, learn: bool = True) -> Any:
-        adapted = self.algorithm.adapter.adapt(raw)
+        adapted = self.policy.adapter.adapt(raw)
         return adapted if self.normalizer is None else self.normalizer.observe(adapted, learn)
 
     def last_obs(self, step: Step, rows: Array) -> Any:
@@ -162,7 +160,7 @@ class Collector:
             return following
         last = step.final_mask
         if last is None:
-            last = self.algorithm.adapter.mask(step.final_obs, None)
+            last = self.policy.adapter.mask(step.final_obs, None)
         # Where the last state says nothing of it, everything counts as allowed: the next episode's would be wrong.
         return np.where(step.done[:, None], True if last is None else last, following)
 
@@ -195,7 +193,7 @@ class Collector:
         returns = np.zeros(count)
         playing = np.arange(rows)  # beyond the last candidate: the environment has nothing to do any more
         upcoming, left = rows, count
-        make_actor = cast(PopulationAlgorithm, self.algorithm).candidate_actor
+        make_actor = cast(PopulationAlgorithm, self.policy).candidate_actor
         act: Actor | None = None
 
         def keep(_t: int, _obs: Any, _mask: Any, _action: Any, _reward: Any, step: Step, *_rest: Any) -> None:
@@ -217,7 +215,7 @@ class Collector:
 
     def each_step(self, consume: Callable[[dict[str, Any]], None]) -> Keep:
         """What `run` takes to hand on each step as a dict of arrays [N, …]."""
-        own = set(self.algorithm.data.fields)
+        own = set(self.policy.data.fields)
 
         def keep(
             _t: int,
@@ -286,7 +284,7 @@ class Rollout:
     def __init__(self, collector: Collector, steps: int) -> None:
         self.collector = collector
         self.steps = steps
-        self._fields = collector.algorithm.data.fields
+        self._fields = collector.policy.data.fields
         self._rows = rows = collector.env.num_envs
         self._reward = np.zeros((steps, rows), np.float32)
         self._terminated = np.zeros((steps, rows), bool)

@@ -12,8 +12,6 @@ from operant.models.devices import check_device_name
 from operant.models.settings import ModelSettings
 from operant.settings import fill, setting, to_mapping
 
-__all__ = ["CheckpointSettings", "EnvSettings", "EvaluationSettings", "LogSettings", "TrainConfig"]
-
 
 @dataclass(frozen=True)
 class EnvSettings:

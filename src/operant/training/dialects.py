@@ -9,8 +9,6 @@ from operant.algorithms import ALGORITHMS, find_algorithm
 from operant.algorithms.dialects import DIEngine
 from operant.errors import UsageError, nearest
 
-__all__ = ["from_di_engine", "looks_like_di_engine", "to_di_engine"]
-
 # DI-engine's dotted key -> ours, where the value is the same on both sides. What counts differently is below.
 _COMMON = {
     "env.collector_env_num": "env.num_envs",

@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Doctor", "thread_warning"]
-
 
 class Doctor:
     """Looks at each point of the log; says each thing once.

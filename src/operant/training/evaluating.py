@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from operant.algorithms.base import count_rows
-from operant.algorithms.contracts import Algorithm
+from operant.algorithms.contracts import Policy
 from operant.data.batches import replace_rows
 from operant.envs.vector import Array, Step, VectorEnv
 from operant.training.collecting import allowed_actions, initial_state
 from operant.training.normalizing import Normalizer
-
-__all__ = ["Evaluation", "Player", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Evaluation:
 
 
 def evaluate(
-    algorithm: Algorithm,
+    policy: Policy,
     env: VectorEnv,
     episodes: int,
     seed: int,
@@ -47,7 +45,7 @@ def evaluate(
     Every environment plays the same number (the first ones one more if it does not divide): taking whichever end
     first would favour short episodes.
     """
-    player = Player(algorithm, env, normalizer, np.random.default_rng([seed, 2]) if explore else None)
+    player = Player(policy, env, normalizer, np.random.default_rng([seed, 2]) if explore else None)
     rows = env.num_envs
     quota = np.full(rows, episodes // rows)
     quota[: episodes % rows] += 1
@@ -75,32 +73,32 @@ class Player:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        policy: Policy,
         env: VectorEnv,
         normalizer: Normalizer | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        self.algorithm = algorithm
+        self.policy = policy
         self.env = env
         self.normalizer = normalizer
         self.rng = rng
-        self._remembers = "state" in algorithm.data.fields
-        self._state: Any = initial_state(algorithm, env.num_envs) if self._remembers else None
+        self._remembers = "state" in policy.data.fields
+        self._state: Any = initial_state(policy, env.num_envs) if self._remembers else None
 
     def step(self, obs: Any) -> Step:
         """Act on these observations in the environments; memory of episodes that ended with it is lost."""
-        step = self.env.step(self.act(obs, allowed_actions(self.env, self.algorithm, obs)))
+        step = self.env.step(self.act(obs, allowed_actions(self.env, self.policy, obs)))
         if self._remembers and step.final_obs is not None:
-            start = initial_state(self.algorithm, self.env.num_envs)
+            start = initial_state(self.policy, self.env.num_envs)
             self._state = replace_rows(self._state, start, step.done)
         return step
 
     def act(self, obs: Any, mask: Array | None = None) -> Array:
         """Actions for observations as environments give them."""
-        adapted = self.algorithm.adapter.adapt(obs)
+        adapted = self.policy.adapter.adapt(obs)
         if self.normalizer is not None:
             adapted = self.normalizer.observe(adapted, learn=False)
-        act = self.algorithm.actor(self.rng, 1, count_rows(adapted))
+        act = self.policy.actor(self.rng, 1, count_rows(adapted))
         action, _, extras = act(adapted, mask, self._state)
         self._state = extras.get("state")
         return np.asarray(action)

@@ -20,8 +20,6 @@ from typing import Any, NoReturn
 
 from operant.tracking.places import find_root
 
-__all__ = ["Interrupts", "resume_command"]
-
 
 class Interrupts:
     """Listens to signals inside a ``with`` block; in other threads than the main one there are none to hear."""

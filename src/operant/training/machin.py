@@ -13,8 +13,6 @@ from operant.algorithms.dialects import COMMON_RULES, Machin, Rule, Values
 from operant.errors import UsageError, nearest
 from operant.settings import fill
 
-__all__ = ["PARTS", "from_machin", "to_machin"]
-
 # Keys that are no settings: objects and places, which `operant.auto` looks after. Value: what is written for none.
 PARTS: Values = {
     "models": None,

@@ -10,8 +10,6 @@ from operant.errors import UsageError, nearest
 from operant.models.loading import import_name
 from operant.tracking import SummaryWriter
 
-__all__ = ["Logger", "Recording", "find_plugin"]
-
 
 class Logger(Protocol):
     """Who else hears what a run records; torch's and tensorboardX's SummaryWriter are such loggers."""

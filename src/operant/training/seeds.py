@@ -16,11 +16,9 @@ from typing import Any
 
 from operant.errors import UsageError
 from operant.training.config import TrainConfig
-from operant.training.entry import train
+from operant.training.running import train
 from operant.training.statistics import interval
 from operant.training.training import TrainResult
-
-__all__ = ["SeedsResult", "parse_seeds", "train_seeds"]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from operant.data.batches import add_step, episode_batch, read_transitions, samp
 from operant.errors import UsageError
 from operant.training.collecting import Collector, Rollout, only
 
-__all__ = ["SOURCES", "Source", "learn_from_replay", "make_replay", "make_source"]
-
 
 class Source:
     """What learns from fresh data: a round is a rollout, some episodes or some candidates, and then it is forgotten."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from operant._util.statistics import iqm
 
-__all__ = ["interval", "iqm"]
-
 
 def interval(
     values: Sequence[float], confidence: float = 0.95, draws: int = 2000, seed: int = 0

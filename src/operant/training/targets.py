@@ -17,8 +17,6 @@ from operant.errors import UsageError, nearest
 from operant.training.config import TrainConfig
 from operant.training.dialects import from_di_engine, looks_like_di_engine
 
-__all__ = ["apply_changes", "eject_preset", "list_presets", "load_config", "read_target"]
-
 _PRESETS = Path(__file__).parent / "presets"
 
 

@@ -30,8 +30,6 @@ from operant.training.plugins import Recording, find_plugin
 from operant.training.sources import Source, make_source
 from operant.training.trust import sign
 
-__all__ = ["Observer", "TrainResult", "Training"]
-
 
 class Observer(Protocol):
     """Who is told how the training goes."""

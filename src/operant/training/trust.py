@@ -21,8 +21,6 @@ import gymnasium
 
 from operant.errors import UsageError
 
-__all__ = ["Untrusted", "check_trust", "code_names", "sign"]
-
 _PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*[:.][A-Za-z_]\w*(\.\w+)*")
 _KEY_BYTES = 32
 

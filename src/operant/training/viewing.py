@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from operant.algorithms import find_algorithm
+from operant.algorithms import Policy, find_algorithm
 from operant.envs import make_env
 from operant.errors import MissingExtraError, OperantError, UsageError
 from operant.tracking import Run
@@ -19,8 +19,6 @@ from operant.training.config import TrainConfig
 from operant.training.evaluating import Player
 from operant.training.normalizing import Normalizer
 from operant.training.trust import check_trust
-
-__all__ = ["LoadedPolicy", "NoWindow", "load_policy", "record_episodes", "show_episodes", "write_gif"]
 
 
 class NoWindow(OperantError):
@@ -50,14 +48,14 @@ class LoadedPolicy:
         self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **_drawn(env.id, env.arguments, render_mode))
         algorithm, _ = find_algorithm(self.config.algorithm["name"])
         try:
-            self.algorithm = algorithm(
+            self.policy: Policy = algorithm.make_policy(
                 self.env.single_observation_space,
                 self.env.single_action_space,
                 self.config.algorithm_settings,
                 self.config.model,
                 self.config.seed,
             )
-            self.algorithm.load_weights(weights)
+            self.policy.load_weights(weights)
         except Exception as error:  # a class of the user's own may fail in any way
             if not self.config.model.has_own_modules:
                 raise
@@ -67,19 +65,19 @@ class LoadedPolicy:
             ) from None
         self.normalizer: Normalizer | None = None
         if about["normalizer"] is not None:
-            gamma = self.algorithm.data.gamma
+            gamma = self.policy.data.gamma
             self.normalizer = Normalizer(
-                max(1, self.algorithm.adapter.size), 1, gamma, obs=env.normalize_obs, reward=env.normalize_reward
+                max(1, self.policy.adapter.size), 1, gamma, obs=env.normalize_obs, reward=env.normalize_reward
             )
             self.normalizer.load_state_dict(about["normalizer"])
-        self._player = Player(self.algorithm, self.env, self.normalizer)
+        self._player = Player(self.policy, self.env, self.normalizer)
 
     def act(self, obs: Any, mask: np.ndarray[Any, Any] | None = None) -> Any:
         """Greedy actions [N, …] for observations [N, …] as the environment gives them; ``mask`` [N, A]: which may be.
 
         Without a mask, that of this policy's own environment counts.
         """
-        return self._player.act(obs, allowed_actions(self.env, self.algorithm, obs) if mask is None else mask)
+        return self._player.act(obs, allowed_actions(self.env, self.policy, obs) if mask is None else mask)
 
 
 def load_policy(

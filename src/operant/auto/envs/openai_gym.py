@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from operant.auto.config import Plan
     from operant.auto.launching import LaunchResult
 
-__all__ = ["GymTestEnv", "GymTrainEnv", "generate_env_config", "launch"]
-
 # Where Machin has them.
 __getattr__ = load_when_used(
     __name__,

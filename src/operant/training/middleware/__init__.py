@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operant.training.exploration import get_epsilon_greedy_fn
 from operant.training.middleware.collecting import (
     collector,
     episode_collector,
     epsilon_schedule,
     gae_estimator,
+    get_epsilon_greedy_fn,
     n_step_estimator,
     pusher,
     source_of,

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from operant.algorithms.contracts import Algorithm
-from operant.algorithms.returns import advantages
+from operant.algorithms.contracts import Algorithm, ValueAlgorithm
+from operant.algorithms.on_policy import advantages
 from operant.data import ReplayBuffer, tree_flatten, tree_leaves, tree_map, tree_stack
 from operant.data.batches import add_step
 from operant.envs.vector import VectorEnv
+from operant.errors import UsageError
 from operant.framework import Context
 from operant.training.collecting import Collector
-from operant.training.exploration import get_epsilon_greedy_fn
 from operant.training.sources import Source, make_source
 
-__all__ = [
-    "collector",
-    "episode_collector",
-    "epsilon_schedule",
-    "gae_estimator",
-    "n_step_estimator",
-    "pusher",
-    "source_of",
-    "step_collector",
-]
+
+def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "exp") -> Callable[[int], float]:
+    """The share of random actions after so many environment steps.
+
+    ``exp`` falls as exp(−steps/decay) from start towards end; ``linear`` reaches end after `decay` steps.
+    """
+    if type_ not in ("exp", "linear"):
+        raise UsageError(f"an epsilon schedule is exp or linear, not {type_!r}")
+    if decay <= 0:
+        raise UsageError(f"decay is {decay}; it must be above 0")
+
+    def epsilon(steps: int) -> float:
+        if steps <= 0:
+            return start
+        if type_ == "exp":
+            return end + (start - end) * math.exp(-steps / decay)
+        return start + (end - start) * min(1.0, steps / decay)
+
+    return epsilon
 
 
 def epsilon_schedule(start: float, end: float, decay: int, type_: str = "exp") -> Any:
@@ -115,7 +126,7 @@ def pusher(buffer: ReplayBuffer) -> Any:
     return _pusher
 
 
-def gae_estimator(policy: Any, gamma: float, gae_lambda: float) -> Any:
+def gae_estimator(policy: ValueAlgorithm, gamma: float, gae_lambda: float) -> Any:
     """Advantages and returns of what was collected, by the policy's own values.
 
     Reads ``ctx.trajectory``. Writes ``ctx.train_data`` (arrays [T, N, …], with ``value``, ``advantage``, ``return``),

@@ -6,8 +6,6 @@ from typing import Any
 
 from operant.framework import Context, QueueClosed, Task
 
-__all__ = ["model_receiver", "model_sender", "trajectory_receiver", "trajectory_sender"]
-
 
 def model_sender(task: Task, policy: Any) -> Any:
     """Show the weights to the other workers at the end of each pass.

@@ -19,8 +19,6 @@ from operant.training.checkpoints import CheckpointStore
 from operant.training.evaluating import evaluate
 from operant.training.sources import Source, learn_from_replay
 
-__all__ = ["checkpoint_saver", "evaluator", "learner", "logger", "termination_checker"]
-
 
 def learner(
     algorithm: Algorithm | Source,

@@ -14,8 +14,6 @@ from operant.training.targets import apply_changes, load_config
 from operant.training.training import Observer, Training, TrainResult
 from operant.training.trust import check_trust
 
-__all__ = ["resume", "train"]
-
 
 def train(
     target: str | Path | Mapping[str, Any] | TrainConfig,
