@@ -40,7 +40,7 @@ ARGS = [
 
 @pytest.fixture
 def document_searcher():
-    """A searcher written as the document's chapter on custom searchers does it."""
+    """A searcher written as one for GML's HPO is."""
 
     @SEARCHERS.register_module(force=True)
     class MySearcher(BaseSearcher):

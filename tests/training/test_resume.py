@@ -16,6 +16,8 @@ PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
 A2C = {"name": "a2c"}
 DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
 RAINBOWISH = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
+TD3 = {"name": "td3", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "noise": "ou"}
+SAC = {"name": "sac", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "prioritized": True}
 
 CARTPOLE = {"id": "CartPole-v1", "num_envs": 4}
 PENDULUM = {"id": "Pendulum-v1", "num_envs": 4, "normalize_obs": True, "normalize_reward": True}
@@ -78,6 +80,9 @@ def assert_same(one, other, path=""):
         (DQN, GYMNASIUM),
         (DQN, MASKED),
         (RAINBOWISH, CARTPOLE),
+        (TD3, PENDULUM),
+        (SAC, PENDULUM),
+        (SAC, HOPPER),
     ],
     ids=lambda one: (
         f"{one.get('name') or one['id'].rpartition(':')[2]}{'+' if one.get('prioritized') else ''}"

@@ -19,11 +19,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from operant.schedulers.engine.state import controller_is_alive, read_state
     from operant.schedulers.views.overview import describe, find_search
+    from operant.sites.local import end_leftovers
     from operant.tracking.journal import post_message
 
     folder = find_search(find_root(), args.task)
     if not controller_is_alive(folder):
         _, status = read_state(folder)
+        left = end_leftovers(folder)
+        if left:
+            what = "1 process that its jobs had left behind was" if left == 1 else f"{left} processes of its jobs were"
+            print(f"{args.task}: nobody controlled it; {what} ended")
+            return 0
         raise UsageError(f"the search {args.task!r} is not running; it is {status}")
     jobs = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else []
     if jobs:

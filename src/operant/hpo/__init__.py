@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from operant._lazy import load_when_used
-from operant.hpo.entry import SearchableFunction, hpo
-from operant.hpo.events import RunnerEventSet
+from operant.hpo.event_sets import RunnerEventSet
 from operant.hpo.expressions import C, Expression, ExpressionError, M, R
 from operant.hpo.history import History, TrialRecord
-from operant.hpo.search import Search
+from operant.hpo.search import Search, SearchableFunction, hpo
 from operant.hpo.values import choice, quniform, randint, randn, uniform
 from operant.sites.calls import Skip, report
 

@@ -17,8 +17,6 @@ from operant.errors import UsageError
 from operant.hpo.values import Choice, HyperValue, Link, Normal, Steps, Uniform
 from operant.space import Categorical, Int, Leaf, Numeric, Real
 
-__all__ = ["Argument", "NormalReal", "make_argument", "thinned"]
-
 # Longer axes are not written out when every value of a grid is wanted anyway.
 _MOST_LISTED = 10_000
 

@@ -17,12 +17,10 @@ from typing import Any
 
 from operant._util.checks import is_whole
 from operant.errors import OperantError, UsageError
+from operant.hpo.history import text_table
 from operant.hpo.run_config import RESULT_NAME, TASK_NAME
-from operant.hpo.tables import text_table
 from operant.sites import Event, Limits, LocalSite, Submission, make_token
 from operant.sites.calls import FinalFailure
-
-__all__ = ["ConfigScheduler", "TaskFailed", "run_scheduler_local"]
 
 logger = logging.getLogger("operant.hpo")
 

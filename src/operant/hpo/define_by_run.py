@@ -15,8 +15,6 @@ from operant.searchers import BaseSearcher, Observation, Proposal, Trial
 from operant.space import Categorical, Dict, Int, Leaf, Real
 from operant.status import Status
 
-__all__ = ["DefineByRun", "GrowingSearcher", "draw", "leaf_of"]
-
 # ["float", low, high, step, log], ["int", low, high, step, log] or ["categorical", [values as the journal has them]].
 Distribution = list[Any]
 

@@ -14,8 +14,6 @@ from typing import Any, NoReturn
 
 from operant.errors import UsageError, nearest
 
-__all__ = ["C", "Expression", "ExpressionError", "M", "R", "TrialValues", "evaluate", "evaluate_number", "text_of"]
-
 _MOST_KEYS = 20
 
 

@@ -10,11 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from operant._util.units import duration
-from operant.hpo.tables import show, text_table
+from operant._util.units import duration, printable
 from operant.status import USABLE
-
-__all__ = ["History", "TrialRecord"]
 
 
 @dataclass
@@ -172,3 +169,26 @@ def _picture(history: History) -> str:
     remark = "" if shown else "no result yet"
     chart = Chart(f"{len(shown)} trials", Axis("trial"), Axis(history.name), marks, remark=remark)
     return svg_file([chart], history.name)
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as plain text: `+---+` between rows and `+===+` below the head."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    line = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    double = line.replace("-", "=")
+    lines = [line, _row(head, widths), double]
+    for row in rows:
+        lines += [_row(row, widths), line]
+    return "\n".join(lines)
+
+
+def show(value: Any) -> str:
+    """A value as it stands in a cell: one printable line, not too long."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = printable(str(value))
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from operant.hpo.define_by_run import GrowingSearcher
-from operant.hpo.events import LoggingEventSet, RunnerEventSet, Task, TrialResult
+from operant.hpo.event_sets import LoggingEventSet, RunnerEventSet, Task, TrialResult
 from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.results import CheckedResult, ResultCheck, metrics_of
@@ -19,8 +19,6 @@ from operant.status import USABLE, Status
 
 if TYPE_CHECKING:
     from operant.hpo.running import Settings
-
-__all__ = ["TrialHook"]
 
 _FINISHED = Status.FINISHED
 

@@ -18,8 +18,6 @@ from operant.status import Status
 from operant.tracking.journal import Journal, JournalReader
 from operant.tracking.journal.journal import JOURNAL_NAME
 
-__all__ = ["Recorded", "read_recorded", "rescore"]
-
 RETURNED = "returned"
 # What another run under the same name may do otherwise; all else would make it another search.
 _FREE = ("scheduler", "objective", "concerns", "stop_when", "task.function")

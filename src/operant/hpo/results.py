@@ -12,8 +12,6 @@ from operant.hpo.shape import Shape
 from operant.sites import Submission
 from operant.sites.calls import TrialEnd, ended_early
 
-__all__ = ["CheckedResult", "ResultCheck", "metrics_of", "plain", "returned_fields"]
-
 # Larger results stay in memory only.
 _LARGEST_RESULT = 1 << 18
 

@@ -20,8 +20,6 @@ from typing import Any
 
 from operant.errors import UsageError, nearest
 
-__all__ = ["apply_values", "is_main_block", "main"]
-
 TASK_NAME = "task.json"
 RESULT_NAME = "result.pkl"
 # A key that is not there may be a default of DI-engine's; one that is nearly there is a slip.

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.errors import UsageError
 from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
-from operant.hpo.events import RunnerEventSet
+from operant.hpo.event_sets import RunnerEventSet
 from operant.hpo.expressions import ExpressionError, text_of
 from operant.hpo.history import History
 from operant.hpo.hook import TrialHook
 from operant.hpo.memory import Recorded, needs_rescoring, read_recorded, rescore
 from operant.hpo.results import ResultCheck
-from operant.hpo.shape import Shape
-from operant.hpo.trials import call_of
+from operant.hpo.shape import Shape, call_of
 from operant.registry import accepted_arguments, check_arguments
 from operant.schedulers.criteria import BaseStopCriterion
 from operant.schedulers.engine.scheduler import Scheduler
@@ -35,8 +34,6 @@ from operant.tracking.places import check_run_id, find_root, new_run_id
 
 if TYPE_CHECKING:
     from operant.sites.processes import ProcessSite
-
-__all__ = ["Best", "Settings", "run_search"]
 
 
 class Best(NamedTuple):

@@ -13,8 +13,6 @@ from operant.hpo.expressions import R
 from operant.hpo.search import Search
 from operant.hpo.values import HyperValue, choice, quniform, randint, randn, uniform
 
-__all__ = ["search_of_sweep", "space_of_parameters"]
-
 _METHODS = {"grid": "GridSearcher", "random": "RandomSearcher", "bayes": "GpSearcher"}
 _TOP = (
     "method", "metric", "parameters", "early_terminate", "run_cap", "program", "command", "name", "description",

@@ -11,20 +11,6 @@ from typing import Any
 from operant._util.checks import is_number
 from operant.errors import UsageError
 
-__all__ = [
-    "Choice",
-    "HyperValue",
-    "Link",
-    "Normal",
-    "Steps",
-    "Uniform",
-    "choice",
-    "quniform",
-    "randint",
-    "randn",
-    "uniform",
-]
-
 
 @dataclass(frozen=True)
 class Uniform:

@@ -15,8 +15,6 @@ from operant.sites import Event, Limits, LocalSite, Submission, make_token
 from operant.sites.code import take_snapshot
 from operant.status import Status
 
-__all__ = ["Job", "LocalJob"]
-
 
 class Job:
     """What all kinds of jobs have in common. Status: PENDING, RUNNING, PAUSED, FINISHED, STOPPED, KILLED or ERROR."""

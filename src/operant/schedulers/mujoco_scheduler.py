@@ -22,8 +22,6 @@ from operant.sites.processes import ProcessSite
 from operant.space import load_yaml_file
 from operant.status import Status
 
-__all__ = ["MujocoJob", "MujocoScheduler"]
-
 # What `scheduler` may say of the function besides what every search has, with its default.
 _DEFAULTS: dict[str, Any] = {"func_type": None, "rollouts": 3, "confirm_rollouts": 20}
 

@@ -24,8 +24,6 @@ from operant.tracking.journal.lease import LeaseHeldError, read_lease
 from operant.tracking.places import check_run_id
 from operant.tracking.reading.compares import join_compare
 
-__all__ = ["BaseScheduler", "NaiveScheduler"]
-
 
 class BaseScheduler:
     """Something that runs a search."""
@@ -122,6 +120,8 @@ class NaiveScheduler(BaseScheduler):
 
     def _workspace(self) -> Workspace:
         snapshot = take_snapshot(self.source, self.workdir / "code", self.symlink_paths)
+        if snapshot.note is not None:
+            self.view.note(snapshot.note)
         return Workspace(self.plan, self.workdir, self.workdir.name, snapshot)
 
     def _make_site(self) -> Site:

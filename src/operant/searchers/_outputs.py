@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operant.searchers._history import filled_scores
+from operant.searchers._trial_arrays import filled_scores
 
 Array = np.ndarray
 # From 1 on only the bad side is pressed together; the differences among the good ones are what counts.

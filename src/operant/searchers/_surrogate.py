@@ -9,8 +9,8 @@ import numpy as np
 from operant.searchers._acquisition import Acquisition, Maximiser, Model
 from operant.searchers._branches import EXPLORATION, Branches
 from operant.searchers._gp_model import GaussianProcess
-from operant.searchers._history import History
 from operant.searchers._outputs import Outputs, choose_rows
+from operant.searchers._trial_arrays import TrialArrays
 from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
@@ -24,7 +24,7 @@ _SPARE = 50
 class Surrogate:
     """The Gaussian process of a history, fitted when that is due and extended otherwise."""
 
-    def __init__(self, space: Container, history: History, most_points: int) -> None:
+    def __init__(self, space: Container, history: TrialArrays, most_points: int) -> None:
         self._space = space
         self._history = history
         self._most_points = most_points
@@ -86,7 +86,7 @@ class BranchExplorer:
     others the model knows only bad results, and the one good place in them may be narrow.
     """
 
-    def __init__(self, space: Container, history: History, maximiser: Maximiser) -> None:
+    def __init__(self, space: Container, history: TrialArrays, maximiser: Maximiser) -> None:
         self._branches = Branches(space) if space.layout.conditional else None
         self._history = history
         self._maximiser = maximiser
@@ -121,7 +121,7 @@ def spread(candidates: np.ndarray, order: np.ndarray, count: int, apart: float =
     return chosen
 
 
-def best_points(history: History, count: int) -> np.ndarray:
+def best_points(history: TrialArrays, count: int) -> np.ndarray:
     scores = np.where(np.isnan(history.scores), -np.inf, history.scores)
     best: np.ndarray = history.points[np.argsort(-scores, kind="stable")[:count]]
     return best

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from operant.searchers._acquisition import Maximiser
-from operant.searchers._history import History
 from operant.searchers._regions import Region
 from operant.searchers._surrogate import Surrogate
+from operant.searchers._trial_arrays import TrialArrays
 from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
@@ -27,7 +27,7 @@ class TrustRegion:
 
     def __init__(self, space: Container, most_points: int) -> None:
         self._space = space
-        self.history = History(space)
+        self.history = TrialArrays(space)
         self._surrogate = Surrogate(space, self.history, most_points)
         self._maximiser = Maximiser(space.layout)
         self._categories = np.array([a.categorical for a in space.layout.arguments], dtype=bool)

@@ -83,7 +83,7 @@ class BaseSearcher:
     """Makes proposals and learns from observations. Any number of proposals may be pending.
 
     A subclass overrides `_propose`, and `_learn` when it keeps a model up to date. A subclass in the style of
-    the document overrides `get_config` instead and finds its results in `_results`.
+    GML's HPO overrides `get_config` instead and finds its results in `_results`.
 
     Args:
         search_space: what may vary, or the `search_args` list that describes it.
@@ -95,6 +95,9 @@ class BaseSearcher:
 
     looks_at_results = True
     """False of a searcher that proposes the same whatever came of earlier proposals."""
+
+    reward_attribute = "acc"
+    optimize_mode = "maximize"
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class BaseSearcher:
         self._best: Trial | None = None
         self._shuffled: np.ndarray | None = None
         self._shuffled_at = 0
-        # The document's layer: rewards by pickled configuration, for searchers that override `get_config`.
+        # Rewards by pickled configuration, for searchers that override `get_config`.
         self._results: dict[bytes, float] = {}
         self._result_keys: dict[int, bytes] = {}
         self._recorded: set[Hashable] = set()
@@ -198,7 +201,7 @@ class BaseSearcher:
     # -- what subclasses use ---------------------------------------------------------------------------------
 
     def _propose(self, number: int) -> Proposal | None:
-        """Make proposal `number`. The default asks `get_config`, as the document's searchers do."""
+        """Make proposal `number`. The default asks `get_config`, as those of GML's HPO have it."""
         while (config := self.get_config()) is not None:
             flat = self.space.flatten(config)
             key = self._key(flat)
@@ -293,7 +296,7 @@ class BaseSearcher:
         """A trial's score with the sign that the user knows."""
         return trial.score if self.optimize_mode == "maximize" else -trial.score
 
-    # -- the document's layer --------------------------------------------------------------------------------
+    # -- searchers of GML's HPO ------------------------------------------------------------------------------
 
     def get_config(self) -> Any:
         """The next configuration shaped like the space, or None; `propose` without its number."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import one_of, positive, whole_number
-from operant.searchers._cma import default_population
-from operant.searchers._cma_run import CmaRun
+from operant.searchers._cma import CmaRun, default_population
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.space import Container

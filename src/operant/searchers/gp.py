@@ -10,8 +10,8 @@ import numpy as np
 from operant._util.checks import whole_number
 from operant.searchers._acquisition import Acquisition, Maximiser
 from operant.searchers._extras import one_thread
-from operant.searchers._history import History
 from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
+from operant.searchers._trial_arrays import TrialArrays
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
@@ -49,7 +49,7 @@ class GpSearcher(BaseSearcher):
         self.n_candidates = whole_number(n_candidates, "n_candidates", least=1)
         self.n_starts = whole_number(n_starts, "n_starts", least=1)
         self.most_points = whole_number(most_points, "most_points", least=10)
-        self._history = History(self.space)
+        self._history = TrialArrays(self.space)
         self._design = Design("sobol", self.space.dimensions, self.seed)
         self._surrogate = Surrogate(self.space, self._history, self.most_points)
         self._maximiser = Maximiser(self.space.layout)

@@ -11,11 +11,10 @@ import numpy as np
 
 from operant._util.checks import is_number, one_of, positive, whole_number
 from operant.errors import ConfigError
-from operant.searchers._cma import default_population
-from operant.searchers._cma_run import CmaRun
+from operant.searchers._cma import CmaRun, default_population
 from operant.searchers._extras import one_thread
-from operant.searchers._history import History, filled_scores
 from operant.searchers._regions import Partition, Region, tree_text
+from operant.searchers._trial_arrays import TrialArrays, filled_scores
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
@@ -99,7 +98,7 @@ class LamctsSearcher(BaseSearcher):
         self.partition = partition
         if enable_cuda:
             _log.warning("enable_cuda: LamctsSearcher computes on the CPU; its models are too small for a GPU to help")
-        self._history = History(self.space)
+        self._history = TrialArrays(self.space)
         self._design = Design("lhs", self.space.dimensions, self.seed, self.ninits)
         # The run (None before the first) of each ended trial, in the order of the history.
         self._run_of: list[int | None] = []

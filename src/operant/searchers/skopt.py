@@ -12,17 +12,19 @@ import numpy as np
 from operant._util.checks import one_of, positive, whole_number
 from operant.errors import ConfigError, unknown
 from operant.searchers._acquisition import Acquisition, Maximiser, Model
-from operant.searchers._extras import one_thread
-from operant.searchers._forest import KINDS, Forest
-from operant.searchers._history import History
+from operant.searchers._extras import one_thread, require
+from operant.searchers._gp_model import Features
 from operant.searchers._outputs import Outputs, choose_rows
 from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
+from operant.searchers._trial_arrays import TrialArrays
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
-from operant.space import Config, Container
+from operant.space import Config, Container, Layout
 
-_ESTIMATORS = ("GP", *KINDS, "DUMMY")
+Array = np.ndarray
+
+_ESTIMATORS = ("GP", "RF", "ET", "GBRT", "DUMMY")
 _FUNCTIONS = ("EI", "LCB", "PI", "gp_hedge")
 _OPTIMIZERS = ("auto", "sampling", "lbfgs")
 _HEDGED = ("EI", "LCB", "PI")
@@ -89,7 +91,7 @@ class SkoptSearcher(BaseSearcher):
             whole_number(model_queue_size, "model_queue_size", least=1)
         self._read_function_options(acq_func_kwargs or {})
         self._read_optimizer_options(acq_optimizer_kwargs or {})
-        self._history = History(self.space)
+        self._history = TrialArrays(self.space)
         self._design = Design("sobol", self.space.dimensions, self.seed)
         self._surrogate = Surrogate(self.space, self._history, _MOST_POINTS)
         self._maximiser = Maximiser(self.space.layout)
@@ -174,3 +176,41 @@ def _check_keys(options: Mapping[str, Any], name: str, known: tuple[str, ...]) -
     for key in options:
         if key not in known:
             raise ConfigError(unknown(f"key of {name}", key, known), (name, str(key)))
+
+
+class Forest:
+    """Random forest (`RF`), extra trees (`ET`) or gradient boosting of quantiles (`GBRT`)."""
+
+    def __init__(self, layout: Layout, kind: str, trees: int = 100) -> None:
+        self._features = Features(layout)
+        self._kind = kind
+        self._trees = trees
+        self._models: list[Any] = []
+
+    def fit(self, points: Array, y: Array, seed: int) -> None:
+        ensemble = require("sklearn.ensemble")
+        features = self._features(points)
+        if self._kind == "GBRT":
+            # A sixth of the values lie below, a sixth above: one standard deviation to each side.
+            self._models = [
+                ensemble.GradientBoostingRegressor(
+                    loss="quantile", alpha=alpha, n_estimators=self._trees // 3, random_state=seed
+                )
+                for alpha in (0.16, 0.5, 0.84)
+            ]
+        else:
+            make = ensemble.RandomForestRegressor if self._kind == "RF" else ensemble.ExtraTreesRegressor
+            # Extra trees without a bootstrap are exact at known points and unsure between them.
+            self._models = [make(self._trees, min_samples_leaf=1 if self._kind == "ET" else 2, random_state=seed)]
+        for model in self._models:
+            model.fit(features, y)
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        features = self._features(points)
+        if self._kind == "GBRT":
+            low, middle, high = (model.predict(features) for model in self._models)
+            return middle, np.maximum((high - low) / 2, 1e-6)
+        # The trees take float32 and would each convert and check it again.
+        single = np.ascontiguousarray(features, dtype=np.float32)
+        votes = np.array([tree.tree_.predict(single)[:, 0] for tree in self._models[0].estimators_])
+        return votes.mean(axis=0), np.maximum(votes.std(axis=0), 1e-6)

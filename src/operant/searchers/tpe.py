@@ -10,8 +10,8 @@ import numpy as np
 
 from operant._util.checks import positive, whole_number
 from operant.searchers._branches import EXPLORATION, Branches
-from operant.searchers._history import History
 from operant.searchers._parzen import Kernels, log_density
+from operant.searchers._trial_arrays import TrialArrays
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
@@ -63,7 +63,7 @@ class TpeSearcher(BaseSearcher):
         self.n_candidates = whole_number(n_candidates, "n_candidates", least=1)
         self.good_fraction = positive(good_fraction, "good_fraction")
         self.most_good = whole_number(most_good, "most_good", least=1)
-        self._history = History(self.space)
+        self._history = TrialArrays(self.space)
         self._design = Design("lhs", self.space.dimensions, self.seed, max(self.n_initial_points, 2))
         self._kernels = Kernels(self.space.layout)
         self._features = np.empty((0, 0))

@@ -12,20 +12,6 @@ from typing import Any, NamedTuple, Protocol
 from operant.errors import UsageError
 from operant.status import Status
 
-__all__ = [
-    "FinalFailure",
-    "Pruned",
-    "Reporter",
-    "Skip",
-    "StopTrial",
-    "TrialEnd",
-    "call_trial",
-    "checked_report",
-    "current_reporter",
-    "ended_early",
-    "report",
-]
-
 
 class Skip(BaseException):
     """Raised by a function that does not want this configuration: it is not tried again and counts for nothing."""

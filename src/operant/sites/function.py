@@ -10,8 +10,6 @@ from typing import Any
 from operant.sites.base import SITES, Event, Found, Submission
 from operant.sites.calls import TrialEnd, call_trial, ended_early
 
-__all__ = ["Call", "CallSite", "Check", "FunctionSite"]
-
 Call = Callable[[Submission], Any]
 """Calls the user's function for a job."""
 Check = Callable[[Submission, TrialEnd], Mapping[str, Any]]

@@ -22,8 +22,6 @@ from operant.sites.base import Event, Submission
 from operant.sites.calls import TrialEnd, call_trial
 from operant.sites.function import Call, Check, WorkerSite
 
-__all__ = ["ProcessSite"]
-
 # Messages up to this size are written to a pipe whole or not at all, also by a process that is being killed.
 _ATOMIC_BYTES = 2048
 _POLL_SECONDS = 0.05

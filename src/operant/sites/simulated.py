@@ -10,8 +10,6 @@ from typing import Any
 
 from operant.sites.base import Event, Found, Submission
 
-__all__ = ["SimulatedClock", "SimulatedSite", "Simulation"]
-
 
 class SimulatedClock:
     """Time passes only while someone waits, and then at once."""

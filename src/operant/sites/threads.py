@@ -10,8 +10,6 @@ from operant.sites.base import Event, Submission
 from operant.sites.calls import call_trial
 from operant.sites.function import Call, Check, WorkerSite
 
-__all__ = ["ThreadSite"]
-
 
 class ThreadSite(WorkerSite):
     """A few threads. A call in a thread cannot be ended from outside, only at its next report."""

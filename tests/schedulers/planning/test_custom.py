@@ -1,4 +1,4 @@
-"""Classes of the user's own from files beside the YAML, written as the document writes them: without imports."""
+"""Classes of the user's own from files beside the YAML, written as for GML's HPO: without imports."""
 
 from __future__ import annotations
 

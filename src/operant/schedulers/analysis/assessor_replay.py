@@ -21,11 +21,9 @@ from operant.assessors import ASSESSORS, AssessResult, BaseAssessor, build_asses
 from operant.errors import UsageError, unknown
 from operant.registry import accepted_arguments
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
-from operant.schedulers.planning.rewards import History, RewardRule, SeedPlan
+from operant.schedulers.planning.rewards import Reports, RewardRule, SeedPlan
 from operant.schedulers.views.recorded import job_history, recorded_rule
 from operant.status import DONE, Status
-
-__all__ = ["Curve", "Recording", "ReplayResult", "assessor_for", "find_assessor", "read_recording", "replay"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Curve:
     number: int
     status: str
     reward: float | None
-    reports: History
+    reports: Reports
     times: list[float]
     """When each report came, in seconds; never decreasing."""
     ended: float
@@ -140,7 +138,7 @@ def read_recording(folder: Path) -> Recording:
     return Recording(folder.name, curves, state, rule, notes)
 
 
-def _times(history: History, job: JobRecord, *, printed: bool) -> list[float]:
+def _times(history: Reports, job: JobRecord, *, printed: bool) -> list[float]:
     assert job.started is not None and job.ended is not None
     if printed:
         part = max(0.0, job.ended - job.started) / len(history)
@@ -211,7 +209,7 @@ def _judge(curves: Sequence[Curve], assessor: BaseAssessor) -> tuple[dict[str, i
     # (time, order of start, job, place): the place behind the last report is the job's end.
     events = [(one.times[0], start, one, 0) for start, one in enumerate(curves)]
     heapq.heapify(events)
-    shown: dict[str, History] = {one.id: [] for one in curves}
+    shown: dict[str, Reports] = {one.id: [] for one in curves}
     late: dict[str, float] = {}
     paused: dict[str, tuple[float, int, Curve, int]] = {}
     stopped: dict[str, int] = {}

@@ -12,8 +12,6 @@ from operant._util.checks import is_number
 from operant.errors import OperantError
 from operant.schedulers.engine.state import SearchState
 
-__all__ = ["SettingAxis", "axes_of", "label"]
-
 
 @dataclass(frozen=True)
 class SettingAxis:

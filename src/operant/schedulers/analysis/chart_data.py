@@ -16,20 +16,6 @@ from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.views.live import LiveSearch
 from operant.status import Status
 
-__all__ = [
-    "Trials",
-    "best_so_far",
-    "contour",
-    "importance",
-    "intermediate",
-    "job_columns",
-    "job_row",
-    "lanes",
-    "slices",
-    "spark_of",
-    "trials_of",
-]
-
 FEWEST_TRIALS = 8
 GRID = 32
 MOST_JOBS_DRAWN = 1000

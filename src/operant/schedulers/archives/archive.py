@@ -23,8 +23,6 @@ from operant.sites.code import remove_tree
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import check_run_id
 
-__all__ = ["export_search", "import_search"]
-
 MANIFEST = "manifest.json"
 FORMAT = 1
 _LARGEST_MANIFEST = 256 << 20

@@ -13,8 +13,6 @@ from typing import BinaryIO, NamedTuple
 
 from operant.errors import UsageError
 
-__all__ = ["Member", "check_member_name", "read_members"]
-
 BLOCK = 512
 _LARGEST_EXTENSION = 1 << 16
 _LONGEST_PATH = 1024

@@ -9,8 +9,6 @@ from operant._util.conditions import Condition
 from operant.errors import ConfigError
 from operant.registry import Registry
 
-__all__ = ["FILTER_CRITERIONS", "BaseFilterCriterion", "ExpressionFilter", "build_filter_criterion"]
-
 FILTER_CRITERIONS = Registry("filter criterion", "operant.filter_criterions")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from operant.schedulers.engine.live_state import Attempt, LiveState
@@ -13,8 +14,6 @@ from operant.searchers import Proposal
 from operant.sites import Site
 from operant.sites.base import Clock
 from operant.status import Status, counts_of
-
-__all__ = ["Best", "Decision", "NoView", "ResultHook", "SearchControl", "SearchProgress", "View"]
 
 
 class Best(NamedTuple):
@@ -79,6 +78,11 @@ class SearchProgress:
     def end(self) -> tuple[str, str]:
         """The status and the reason with which it ends, or would."""
         return self._state.end
+
+    def stderr_of(self, job: JobRecord) -> Path | None:
+        """Where all is that a job's program wrote to stderr; None of calls, and of programs that never ran."""
+        path = self._state.journal.folder / "jobs" / job.id / "stderr"
+        return path if path.exists() else None
 
     def seconds_of(self, attempt: Attempt) -> float | None:
         """How long an attempt has run; None while it has not begun."""

@@ -21,8 +21,6 @@ from operant.sites import Event, FunctionSite, Limits, Submission
 from operant.status import Status
 from operant.tracking.journal.journal import GROUP_SECONDS
 
-__all__ = ["InlineTrials", "calls_inline"]
-
 _NOTHING: dict[str, Any] = {}
 _NO_LIMITS = Limits()
 _FINISHED = Status.FINISHED

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from operant.errors import OperantError
 from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState
-from operant.schedulers.planning.rewards import History, JobReader, RewardRule, SeedPlan
+from operant.schedulers.planning.rewards import JobReader, Reports, RewardRule, SeedPlan
 from operant.searchers import Proposal
 from operant.sites.base import Clock
 from operant.status import FAILED, Status
@@ -38,10 +38,13 @@ class Interrupt(NamedTuple):
 class MemoryReader:
     """What a job shows when it has no files: a function of this process, or a simulation."""
 
+    reported = True
+    """What a call returned is judged by whoever made it, also when the reward is not in it."""
+
     def __init__(self, rule: RewardRule) -> None:
         self.rule = rule
         self.values: Mapping[str, float] = {}
-        self._points: dict[str, History] = {}
+        self._points: dict[str, Reports] = {}
 
     def add(self, tag: str, step: int, value: float, wall: float) -> None:
         self._points.setdefault(tag, []).append({"iteration": step, "value": value, "created": round(wall * 1000)})
@@ -49,17 +52,19 @@ class MemoryReader:
     def refresh(self, *, ended: bool = False) -> bool:
         return False
 
-    def history(self, tag: str | None = None) -> History:
+    def history(self, tag: str | None = None) -> Reports:
         return self._points.get(tag or self.rule.attribute, [])
 
     def latest(self, tag: str) -> float | None:
         history = self.history(tag)
         return float(history[-1]["value"]) if history else self.values.get(tag)
 
-    def result(self) -> tuple[float | None, str | None]:
-        reported = [float(point["value"]) for point in self.history()]
-        if reported and self.rule.attribute not in self.values:
-            return self.rule.reward_of(reported), None
+    def result(self, info: Mapping[str, Any]) -> tuple[float | None, str | None]:
+        """As that of :class:`JobReader`; the values of a call come with its end."""
+        self.values = info.get("values", self.values)
+        points = [float(point["value"]) for point in self.history()]
+        if points and self.rule.attribute not in self.values:
+            return self.rule.reward_of(points), None
         value = self.values.get(self.rule.attribute)
         return (None, f"it returned no {self.rule.attribute!r}") if value is None else (float(value), None)
 

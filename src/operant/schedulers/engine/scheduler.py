@@ -24,7 +24,7 @@ from operant.schedulers.planning.rewards import JobReader
 from operant.searchers import Observation, Proposal
 from operant.sites import Event, FunctionSite, Site, Submission, make_token
 from operant.sites.base import Clock, SystemClock
-from operant.status import Status
+from operant.status import FAILED, Status
 from operant.tracking.journal import Journal
 from operant.tracking.journal.journal import GROUP_SECONDS
 
@@ -201,6 +201,8 @@ class Scheduler:
         if state.end[0] == Status.FINISHED:
             for job in [one for one in state.jobs.values() if one.status == Status.PAUSED]:
                 self.results.end(job, Status.STOPPED, "assessor")
+            if state.jobs and all(job.status in FAILED for job in state.jobs.values()):
+                state.end = (Status.ERROR, "no job succeeded")
         try:
             self.site.close()
         finally:

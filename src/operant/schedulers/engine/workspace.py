@@ -11,8 +11,6 @@ from operant.sites import Limits, Submission
 from operant.sites.code import CodeSnapshot, remove_tree
 from operant.status import Status
 
-__all__ = ["Workspace"]
-
 # The wrapper's own limit is a second line: it holds when the controller itself is stuck.
 _BACKSTOP_SECONDS = 10.0
 
@@ -34,7 +32,7 @@ class Workspace:
 
     def reader(self, job: JobRecord) -> JobReader:
         folder = self.folder / "jobs" / job.id
-        return JobReader(folder, folder / "work", self.plan.rule)
+        return JobReader(folder, folder / "work", self.plan.rule, self.snapshot.foreign)
 
     def prepare(
         self, job: JobRecord, attempt: int, token: str, budget: float | None, gpus: list[str] | None

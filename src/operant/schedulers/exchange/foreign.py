@@ -19,8 +19,6 @@ from operant.tracking.journal import Journal
 from operant.tracking.places import check_run_id
 from operant.tracking.recording.recorder import Recorder
 
-__all__ = ["ForeignTrial", "write_search"]
-
 
 @dataclass(frozen=True)
 class ForeignTrial:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["Imported", "import_from_optuna"]
-
 _OURS = DONE
 
 

@@ -13,8 +13,6 @@ from operant.space import Categorical, Container, Int, Leaf, Nested, Real, build
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["OptunaSpace", "search_args_of"]
-
 _PLAIN = (bool, int, float, str, type(None))
 
 

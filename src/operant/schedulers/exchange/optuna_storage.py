@@ -13,8 +13,6 @@ from operant.errors import MissingExtraError, UsageError, unknown
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-__all__ = ["SQLITE_SUFFIXES", "load_optuna", "open_for_reading", "open_new", "pick_study"]
-
 SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _SQLITE_MARK = b"SQLite format 3\x00"
 

@@ -20,8 +20,6 @@ from operant.status import Status
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-__all__ = ["Exported", "export_to_optuna"]
-
 
 class Exported(NamedTuple):
     path: Path

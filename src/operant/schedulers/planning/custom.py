@@ -12,8 +12,6 @@ from typing import Any
 
 from operant.errors import ConfigError
 
-__all__ = ["import_custom"]
-
 
 def import_custom(files: Any, beside: Path) -> list[ModuleType]:
     """Run these files, so that their classes register themselves."""

@@ -11,8 +11,6 @@ from typing import Any
 from operant._util.checks import is_number, is_whole
 from operant.errors import ConfigError
 
-__all__ = ["GpuPool", "visible_gpus"]
-
 
 def visible_gpus() -> list[str]:
     """The GPUs of this machine that this process may use."""

@@ -13,8 +13,6 @@ from operant.schedulers.criteria.stops import parse_tries
 if TYPE_CHECKING:
     from operant.schedulers.planning.plan import SearchPlan
 
-__all__ = ["LIMITS", "last_valid", "limits_of", "set_limit"]
-
 
 LIMITS: dict[str, Callable[[Any], Any]] = {
     "parallel_size": lambda value: whole_number(value, "parallel_size", 1),

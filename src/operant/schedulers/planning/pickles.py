@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
 
-__all__ = ["load_plain_pickle"]
-
 _LARGEST = 64 << 20
+# An empty list is one byte of a pickle and a hundred of memory, so that what is long may not be made of many things.
+_SMALL = 1 << 20
+_MOST_STEPS = 1 << 20
 _PLAIN = {
     ("builtins", "complex"): complex,
     ("builtins", "set"): set,
@@ -39,7 +42,9 @@ class _PlainUnpickler(pickle.Unpickler):
             found = _numpy_part(name)
             if found is not None:
                 return found
-        raise UsageError(f"it holds {module}.{name}, and only plain data and numpy arrays are read from pickles")
+        raise UsageError(
+            f"it holds {f'{module}.{name}':.100}, and only plain data and numpy arrays are read from pickles"
+        )
 
     def persistent_load(self, pid: Any) -> Any:
         raise UsageError("it refers to objects outside of itself")
@@ -50,11 +55,18 @@ def load_plain_pickle(path: Path) -> Any:
     if path.stat().st_size > _LARGEST:
         raise UsageError(f"{path.name} is larger than {_LARGEST >> 20} MB")
     try:
-        return _PlainUnpickler(io.BytesIO(path.read_bytes())).load()
+        data = path.read_bytes()
+        if (
+            len(data) > _SMALL
+            and sum(1 for _ in itertools.islice(pickletools.genops(data), _MOST_STEPS)) == _MOST_STEPS
+        ):
+            raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
+        return _PlainUnpickler(io.BytesIO(data)).load()
     except UsageError as error:
         raise UsageError(f"{path.name} was not read: {error}") from None
     except Exception as error:
-        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {error}") from None
+        told = " ".join(str(error).split())
+        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {told:.200}") from None
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:
@@ -77,7 +89,7 @@ def _numpy_part(name: str) -> Any:
     if name == "dtype":
         return _numpy_dtype
     if name == "ndarray":
-        return np.ndarray
+        return name  # only `_reconstruct` is told it; the class itself could be called with any shape
     return None
 
 

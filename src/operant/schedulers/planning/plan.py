@@ -17,7 +17,7 @@ from operant._util.checks import whole_number
 from operant._util.files import write_file
 from operant._util.units import parse_bytes, parse_duration
 from operant.assessors import BaseAssessor, build_assessor
-from operant.errors import ConfigError, unknown
+from operant.errors import ArgumentError, ConfigError, unknown
 from operant.schedulers.criteria import (
     BaseFilterCriterion,
     BaseStopCriterion,
@@ -32,9 +32,7 @@ from operant.schedulers.planning.rewards import RewardRule, SeedPlan
 from operant.schedulers.planning.template import RESERVED, Template
 from operant.searchers import BaseSearcher, build_searcher
 from operant.sites.base import Limits
-from operant.space import Dict, build_space, check_paths, load_yaml_file
-
-__all__ = ["SearchPlan", "load_plan", "make_plan"]
+from operant.space import Dict, build_space, check_paths, load_yaml_file, place_argument_error
 
 _TOP = (
     "task", "searcher", "scheduler", "assessor", "pavi", "use_spe", "generate_log", "custom_imports", "seeds",
@@ -188,8 +186,13 @@ def make_plan(
         lag = scheduler.get("lag")
         if lag is not None:
             searcher_cfg.setdefault("lag", lag)
-        with _under("searcher"):
+        try:
             searcher = build_searcher(searcher_cfg, space)
+        except ArgumentError as error:  # an argument that this searcher cannot search
+            raise place_argument_error(error, task["search_args"]).under("task", "search_args") from None
+        except ConfigError as error:
+            raise error.under("searcher") from error.__cause__
+        with _under("searcher"):
             mock = os.environ.get("MOCK_PAVI", "0").strip() or "0"
             rule = RewardRule.parse(
                 searcher.reward_attribute, rule_options["reward"], rule_options["pattern"], scalars=mock != "2"

@@ -11,8 +11,6 @@ from typing import Any
 from operant.errors import ConfigError, unknown
 from operant.space import Dict
 
-__all__ = ["Template", "value_text"]
-
 # A name as it can stand in braces: not `{"a": 1}` of some JSON, not `${HOME}` of the shell.
 _NAME = r"[A-Za-z_][\w.\-/]*(?:\([^(){}]*\))?"
 # Doubled braces around a name mean the braces themselves.

@@ -10,8 +10,6 @@ from operant.schedulers.views.live import LiveSearch
 from operant.status import USABLE, Status
 from operant.tracking.journal import post_message
 
-__all__ = ["SearchFollower"]
-
 _RECENT = 20
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from operant.tracking.journal import JournalReader
 
-__all__ = ["last_lines", "line_of"]
-
 
 def last_lines(folder: Path, count: int) -> list[tuple[float | None, str]]:
     """The last ``count`` lines, oldest first, each with its time where the journal tells one."""

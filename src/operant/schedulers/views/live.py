@@ -16,8 +16,6 @@ from operant.tracking.journal import JournalReader
 from operant.tracking.journal.lease import read_lease
 from operant.tracking.reading.annotations import Annotations
 
-__all__ = ["LiveSearch"]
-
 
 class LiveSearch:
     """What the journal of one search says so far; :meth:`refresh` reads on. Nothing here changes the search."""

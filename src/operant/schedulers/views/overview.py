@@ -11,8 +11,6 @@ from operant.errors import UsageError, unknown
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.tracking.journal.journal import JOURNAL_NAME
 
-__all__ = ["describe", "find_search", "job_scalars", "list_searches"]
-
 
 def list_searches(root: Path) -> Iterator[Path]:
     """The folders of all searches."""
@@ -48,7 +46,7 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
         "best": _best(state),
         "compare": state.opened.get("compare") or None,
         "reward_attribute": state.opened.get("reward"),
-        "counts": dict(Counter(job.status for job in state.jobs.values())),
+        "counts": dict(Counter(job.status for job in jobs)),
         "tries": sum(not one.filtered for one in state.proposals.values()),
         "final_check": list(state.checks.values()) or None,
         "jobs": [_job(job, state, name) for job in jobs],

@@ -10,8 +10,6 @@ from operant.errors import OperantError
 from operant.schedulers.engine.state import SearchState
 from operant.schedulers.planning.rewards import JobReader, RewardRule
 
-__all__ = ["job_history", "job_reader", "recorded_rule"]
-
 
 def recorded_rule(opened: Mapping[str, Any]) -> RewardRule:
     """The rule by which reports became rewards, from the record that opened the search."""

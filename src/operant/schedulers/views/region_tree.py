@@ -10,8 +10,6 @@ from operant.searchers import LamctsSearcher, Observation
 from operant.searchers.builder import build_searcher
 from operant.space import build_space
 
-__all__ = ["region_tree"]
-
 
 def region_tree(folder: Path) -> str:
     """Regions, counts, means and bounds as text, with a star on the path of the newest proposal."""

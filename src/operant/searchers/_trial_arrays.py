@@ -10,7 +10,7 @@ from operant.searchers.base_searcher import Trial
 from operant.space import Container
 
 
-class History:
+class TrialArrays:
     """One row for each ended trial, in the order in which they ended.
 
     Configurations are turned into points only when somebody looks, and then all new ones at once.

@@ -12,8 +12,6 @@ from operant.hpo.expressions import R
 from operant.hpo.search import Search
 from operant.sites.calls import Pruned, checked_report, current_reporter
 
-__all__ = ["OptunaFunction", "OptunaTrial"]
-
 _DIRECTIONS = ("minimize", "maximize")
 
 

@@ -6,10 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from operant.hpo.history import History
-from operant.hpo.tables import show
-
-__all__ = ["LoggingEventSet", "RunnerEventSet", "Task", "TrialResult"]
+from operant.hpo.history import History, show
 
 logger = logging.getLogger("operant.hpo")
 
