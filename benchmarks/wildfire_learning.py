@@ -4,9 +4,9 @@
     python benchmarks/wildfire_learning.py --presets wildfire-ppo --seeds 100..104
     python benchmarks/wildfire_learning.py --presets           the agents that learn nothing only
 
-For each seed 100 greedy episodes of the `eval` split with the last weights. `none` stands still, `random` does anything,
-`greedy` goes to the place that the fire reaches soonest of those it can reach before it, digging where the fire comes.
-All see the same scenarios. The part of the unfought fire's area that was saved is shown.
+For each seed 100 greedy episodes of the `eval` split with the last weights. `none` stands still, `random` does
+anything, `greedy` goes to the place that the fire reaches soonest of those it can reach before it, digging where the
+fire comes. All see the same scenarios. The part of the unfought fire's area that was saved is shown.
 """
 
 from __future__ import annotations

@@ -279,18 +279,18 @@ def test_only_lines_in_the_way_of_the_fire_earn_a_bonus() -> None:
 def test_what_a_line_spares_is_paid_when_it_is_laid() -> None:
     settings = {"simulation": RICH, "attributes": ["time_to_fire"], "normalized_attributes": []}
     env = WildfireVector(3, seed=2, reward="area_spared", interactions=["none", "fireline", "wetline"], **settings)
-    total, first, obs = np.zeros(3), True, env.reset()
-    generator = np.random.default_rng(0)
-    while first or step.final_obs is None:
+    env.reset()
+    total, generator = np.zeros(3), np.random.default_rng(0)
+    while True:
         ahead = env.world.projection.time.copy()
         step = env.step(generator.integers(15, size=3))
         total += step.reward
-        if step.final_obs is None:
-            obs, first = step.obs, False
-            burnt, end = env.world.fires.burnt, env.world.fires.clock[:, None, None]
-            laid = env.world.fires.factor < 1
-            assert (obs[burnt, 0] == 0).all()
-            np.testing.assert_array_equal(burnt & ~laid, (ahead <= end) & ~laid)
+        if step.final_obs is not None:
+            break
+        burnt, end = env.world.fires.burnt, env.world.fires.clock[:, None, None]
+        laid = env.world.fires.factor < 1
+        assert (np.asarray(step.obs)[burnt, 0] == 0).all()
+        np.testing.assert_array_equal(burnt & ~laid, (ahead <= end) & ~laid)
     fires = [fire["area_saved_part"] for fire in step.info["fires"]]
     assert total[step.done] == pytest.approx(fires, abs=1e-9)
     assert max(fires) > 0

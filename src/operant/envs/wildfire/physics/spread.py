@@ -264,7 +264,7 @@ class Fires:
         self.clock = goal
 
     def look_ahead(self, other: Fires, which: Array, until: float) -> None:
-        """Be at minute ``until`` what the fires ``which`` [N] bool of another will be then if no further line is laid."""
+        """Be what the fires ``which`` [N] bool of another will be at minute ``until`` if no further line is laid."""
         if self._changes.shape != other._changes.shape:
             self._fields, self._changes = other._fields.copy(), other._changes.copy()
         for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "clock"):
