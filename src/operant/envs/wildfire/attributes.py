@@ -127,6 +127,10 @@ def _agents(world: World) -> Array:
     return maps
 
 
+def _lines(world: World) -> Array:
+    return np.asarray(1.0 - world.fires.factor)
+
+
 def _with_agents(world: World) -> Array:
     maps = world.status.astype(np.float64)
     for agent in range(world.agents):
@@ -140,7 +144,7 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     "agents": Attribute(_between(0, 1), moving=_agents),
     "burning": Attribute(_between(0, 1), moving=lambda world: world.status == BURNING),
     "burned": Attribute(_between(0, 1), moving=lambda world: world.status == BURNED),
-    "lines": Attribute(_between(0, 1), moving=lambda world: 1.0 - world.fires.factor),  # what they take of the rate
+    "lines": Attribute(_between(0, 1), moving=_lines),  # what they take of the rate
     "w_0": _of_fuel(lambda: fuel_table().load.sum(-1)),  # lb/ft²
     "sigma": _of_fuel(lambda: fuel_table().sav[:, 0]),  # 1/ft, of the fine dead fuel
     "delta": _of_fuel(lambda: fuel_table().depth),  # ft
