@@ -13,8 +13,7 @@ import pytest
 from tests.fuzz.driver import Fuzz, confused, few_or_many
 from tests.fuzz.test_segment import record
 
-from operant.tracking.reading.index import Index
-from operant.tracking.reading.table import RunTable
+from operant.tracking.reading.index import Index, RunTable
 
 TEXTS = ("tags", "params", "last", "state")
 

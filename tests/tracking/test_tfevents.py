@@ -15,16 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operant.tracking.exchange import tfrecord
-from operant.tracking.exchange.tfevents_read import (
-    EventFileReader,
-    HistogramEvent,
-    HparamsEvent,
-    ImageEvent,
-    ScalarEvent,
-    TextEvent,
-    find_event_files,
-    run_name,
-)
+from operant.tracking.exchange.tfevents_decode import HistogramEvent, HparamsEvent, ImageEvent, ScalarEvent, TextEvent
+from operant.tracking.exchange.tfevents_read import EventFileReader, find_event_files, run_name
 from operant.tracking.exchange.tfevents_write import EventFileWriter
 
 with warnings.catch_warnings():

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operant.tracking.exchange import tfevents_read, tfrecord
-from operant.tracking.exchange.tfevents_decode import EventDecoder
-from operant.tracking.exchange.tfevents_read import EventFileReader, HparamsEvent, ScalarEvent, find_event_files
+from operant.tracking.exchange.tfevents_decode import EventDecoder, HparamsEvent, ScalarEvent
+from operant.tracking.exchange.tfevents_read import EventFileReader, find_event_files
 from operant.tracking.exchange.tfevents_write import EventFileWriter
 
 with warnings.catch_warnings():

@@ -6,8 +6,6 @@ from typing import Any, TypeGuard
 
 from operant.errors import ConfigError, KeyPath, unknown
 
-__all__ = ["fraction", "is_number", "is_whole", "one_of", "positive", "whole_number"]
-
 
 def is_whole(value: object, least: int | None = None) -> TypeGuard[int]:
     """Whether it is an integer, from ``least`` on; True and False are none."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from operant.errors import ConfigError, unknown
 
-__all__ = ["Condition", "ConditionError"]
-
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _STRING = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
 _WORD = re.compile(r"[A-Za-z_]\w*")

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing", "sync_data", "sync_folder", "write_all", "write_file"]
-
 # macOS has no fdatasync; there fsync does the same work and some more.
 sync_data = getattr(os, "fdatasync", os.fsync)
 

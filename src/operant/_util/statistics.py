@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["iqm", "mean", "mean_interval", "paired_worse"]
-
 
 def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)

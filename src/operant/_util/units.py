@@ -10,8 +10,6 @@ from typing import Any
 from operant._util.checks import is_number
 from operant.errors import ConfigError, KeyPath
 
-__all__ = ["ago", "duration", "parse_bytes", "parse_duration", "printable"]
-
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?)\s*(d|h|min|ms|m|s)", re.IGNORECASE)
 _COARSE = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))

@@ -13,8 +13,6 @@ from types import ModuleType
 
 from operant.errors import MissingExtraError, OperantError
 
-__all__ = ["command_module", "guarded", "help_line", "run_command", "written"]
-
 # Packages that a command may find missing, and the extra that brings each.
 _EXTRA_OF = {
     **dict.fromkeys(("torch", "gymnasium", "safetensors", "threadpoolctl"), "rl"),

@@ -12,8 +12,6 @@ from operant.errors import UsageError, nearest
 from operant.plotting.charts import SERIES, Axis, Band, Chart, Line, Mark, thin
 from operant.tracking import Run
 
-__all__ = ["curves"]
-
 _MOST_TAGS = 12
 _PLACES = 200
 

@@ -31,8 +31,6 @@ from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
 from operant.schedulers.views.live import LiveSearch
 from operant.schedulers.views.recorded import job_history, recorded_rule
 
-__all__ = ["SEARCH_KINDS", "charts_of_search"]
-
 _MOST_SLICES = 9
 _MOST_AXES = 10
 _MOST_LINES = 500

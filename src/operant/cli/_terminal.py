@@ -13,8 +13,6 @@ from typing import Any
 from operant._util.units import printable
 from operant.status import Status
 
-__all__ = ["folded", "iso", "print_table", "sparkline", "terminal_columns", "yaml_text"]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS: dict[str, str] = {
     Status.RUNNING: "36",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from operant.training.config import TrainConfig
     from operant.training.evaluating import Evaluation
 
-__all__ = ["progress_for"]
-
 
 @contextmanager
 def progress_for(config: TrainConfig | None, quiet: bool) -> Iterator[Any]:

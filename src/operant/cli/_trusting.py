@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from operant._util.units import printable
 
-__all__ = ["add_trust", "asking"]
-
 T = TypeVar("T")
 
 

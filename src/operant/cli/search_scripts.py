@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from operant.cli._dispatch import command_module, guarded, help_line, run_command
 
-__all__ = ["ctl_main", "init_main", "run_main"]
-
 # Subcommand of search-ctl -> its module in this package.
 _CONTROL = {
     "show": "show",

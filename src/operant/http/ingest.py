@@ -22,8 +22,6 @@ from operant.tracking.reading.summary import summarize
 from operant.tracking.remote.messages import store_message
 from operant.tracking.remote.receive import OffsetError, Receiver
 
-__all__ = ["ingest_routes"]
-
 log = logging.getLogger("operant.web")
 
 _IN_MEMORY = 1 << 20

@@ -16,8 +16,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from operant.errors import UsageError
 
-__all__ = ["PAGE_POLICY", "Gatekeeper", "is_loopback", "load_token"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -22,8 +22,6 @@ from operant.errors import MissingExtraError, UsageError
 from operant.http.security import Application, Receive, Scope, Send
 from operant.tracking.remote.receive import Receiver
 
-__all__ = ["Limits", "application", "listen", "run_server", "serve"]
-
 log = logging.getLogger("operant.web")
 
 _BACKLOG = 64

@@ -27,8 +27,6 @@ from operant.plotting.charts import (
     short,
 )
 
-__all__ = ["Boxes", "Dots", "Drawing", "Part", "Polygon", "Polyline", "Text", "draw_chart", "draw_figure"]
-
 WIDTH, PLOT_HEIGHT = 640.0, 330.0
 _MARGIN, _LINE = 14.0, 19.0
 _TICK_SIZE, _LABEL_SIZE, _TITLE_SIZE, _HEADING_SIZE = 12.0, 13.0, 15.0, 17.0

@@ -12,8 +12,6 @@ from operant.plotting.charts import Chart
 from operant.plotting.drawing import Boxes, Dots, Part, Polygon, Polyline, Text, draw_figure
 from operant.plotting.vector import PAPER_COLOURS
 
-__all__ = ["write_figure"]
-
 _POINTS = 0.72  # of a pixel: 100 pixels are an inch
 _STYLE: Any = {"text.parse_math": False, "pdf.fonttype": 42}  # a setting may be called $x; text stays text in a PDF
 _NO_DATES: dict[str, Any] = {".pdf": {"CreationDate": None}, ".png": {}}  # the same data gives the same file

@@ -9,8 +9,6 @@ from operant._util.units import printable
 from operant.plotting.charts import Chart
 from operant.plotting.drawing import Boxes, Dots, Drawing, Part, Polygon, Polyline, Text, draw_chart, draw_figure
 
-__all__ = ["PAPER_COLOURS", "html_page", "svg_file"]
-
 PAPER_COLOURS = {"ink": "#1b1f24", "soft": "#556", "grid": "#e3e5e8", "paper": "#ffffff"}
 _PAGE_COLOURS = {role: f"var(--{role})" for role in PAPER_COLOURS}
 _STYLE = """

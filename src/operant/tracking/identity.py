@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["boot_id", "is_alive", "process_identity", "start_ticks"]
-
 
 @cache
 def boot_id() -> str:

@@ -12,19 +12,6 @@ from pathlib import Path
 
 from operant.errors import UsageError
 
-__all__ = [
-    "cache_dir",
-    "check_run_id",
-    "find_root",
-    "iter_run_dirs",
-    "new_run_id",
-    "on_network_filesystem",
-    "resolve_run_dir",
-    "root_key",
-    "run_dir",
-    "safe_part",
-]
-
 ROOT_NAME = ".operant"
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NETWORK_FILESYSTEMS = {

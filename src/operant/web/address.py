@@ -9,8 +9,6 @@ from operant._util.files import write_file
 from operant.tracking.identity import is_alive, process_identity
 from operant.tracking.places import cache_dir, root_key
 
-__all__ = ["DEFAULT_PORT", "address_of", "compare_url", "job_url", "leave_address"]
-
 DEFAULT_PORT = 4270
 
 

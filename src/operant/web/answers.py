@@ -19,8 +19,6 @@ from operant.tracking.reading.filters import FilterError
 if TYPE_CHECKING:
     from operant.web.app_state import AppState
 
-__all__ = ["ApiRequest", "Conflict", "NotFound", "TooLarge", "answer", "as_json", "endpoint"]
-
 MAX_BODY = 1 << 20
 
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from operant.tracking.reading.table import RunTable
+from operant.tracking.reading.index import RunTable
 from operant.web.cache import RunCache, SearchCache
-
-__all__ = ["LOOK_SECONDS", "AppState", "Cursor"]
 
 _MOST_RESULTS = 128
 _CURSOR = re.compile(r"([0-9a-f]{8})((?:\.[sr][0-9]{1,18}){0,2})")

@@ -13,8 +13,6 @@ from operant.tracking.format.blobs import BLOB_NAME, blob_path
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import AppState
 
-__all__ = ["blob", "read_blob"]
-
 _SHOWN = {
     ".png": "image/png",
     ".jpg": "image/jpeg",

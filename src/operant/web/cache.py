@@ -16,8 +16,6 @@ from operant.tracking.places import check_run_id, run_dir
 from operant.tracking.reading.points import Points
 from operant.web.answers import NotFound
 
-__all__ = ["Fresh", "OpenRun", "RunCache", "SearchCache", "run_folder"]
-
 MOST_BYTES = 768 << 20
 MOST_RUNS = 2000
 MOST_SEARCHES = 64

@@ -19,8 +19,6 @@ from operant.web.answers import ApiRequest, NotFound, TooLarge
 from operant.web.app_state import AppState, Cursor
 from operant.web.cache import OpenRun
 
-__all__ = ["charts", "encode_series"]
-
 MOST_RUNS = 1000
 MOST_TAGS = 500
 MOST_BUCKETS = 10_000

@@ -10,8 +10,6 @@ from operant.tracking.reading.compares import add_to_compare, list_compares, new
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import LOOK_SECONDS, AppState
 
-__all__ = ["add", "create", "describe", "every"]
-
 MOST_RUNS = 1000
 LONGEST_NAME = 200
 _SEARCH = "search:"

@@ -18,8 +18,6 @@ from operant.tracking.places import check_run_id
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import AppState
 
-__all__ = ["console", "describe_job", "find", "harmless", "job_behind", "output", "streams_of"]
-
 CONSOLE_BYTES = 64 << 10
 FIND_BYTES = 64 << 20
 """How much of an output is looked through for one request; the page asks on from there."""

@@ -20,8 +20,6 @@ from operant.web.runs_api import STEPS_PER_SECOND
 if TYPE_CHECKING:
     from operant.schedulers.views.live import LiveSearch
 
-__all__ = ["Gauge", "metrics", "render"]
-
 MOST_RUNS = 1000
 """Runs under way that are told one by one; a label value for each of a hundred thousand would sink a Prometheus."""
 _SEARCH_STATES = (Status.RUNNING, Status.PAUSED, Status.FINISHED, Status.KILLED, Status.ERROR, Status.PENDING)

@@ -11,8 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-__all__ = ["PAGES", "is_page", "page_routes"]
-
 PAGES = ("/", "/searches", "/searches/{name}", "/runs", "/run", "/compare", "/compare/{id}")
 _TYPES = {
     "html": "text/html; charset=utf-8",

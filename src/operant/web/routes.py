@@ -15,8 +15,6 @@ from operant.web.app_state import AppState
 from operant.web.pages import page_routes
 from operant.web.streams import Hub
 
-__all__ = ["API", "api_routes"]
-
 Function = Callable[[AppState, ApiRequest], Any]
 
 API: tuple[tuple[str, str, Function], ...] = (

@@ -20,8 +20,6 @@ from operant.web.app_state import LOOK_SECONDS, AppState
 from operant.web.cache import run_folder
 from operant.web.jobs_api import describe_job, job_behind, streams_of
 
-__all__ = ["add_note", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
-
 MOST_ROWS = 20_000
 MOST_ASKED = 5000
 STEPS_PER_SECOND = "time/steps_per_second"

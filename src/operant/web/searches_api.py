@@ -16,23 +16,6 @@ from operant.web.answers import ApiRequest, Conflict, NotFound
 from operant.web.app_state import AppState, Cursor
 from operant.web.runs_api import tag_edit
 
-__all__ = [
-    "add_note",
-    "contour",
-    "describe",
-    "edit_tags",
-    "every",
-    "importance",
-    "intermediate",
-    "log",
-    "pause",
-    "resume",
-    "scalars",
-    "stop",
-    "stop_job",
-    "summaries",
-]
-
 CURVE_BUCKETS = 200
 SPARK_VALUES = 24
 MOST_LINES = 5000

@@ -29,8 +29,6 @@ from operant.web.cache import OpenRun
 from operant.web.charts import AXES
 from operant.web.searches_api import changed_jobs, summaries
 
-__all__ = ["Hub", "thin"]
-
 LOOK_EVERY = 0.5
 IDLE_LOOK_EVERY = 5.0
 """How often a run is looked at that has ended: somebody may resume it."""

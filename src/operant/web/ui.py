@@ -19,8 +19,6 @@ from operant.web.address import leave_address
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["application", "run_ui"]
-
 
 def application(root: Path, token: str | None, host_names: Iterable[str]) -> tuple[Starlette, Gatekeeper]:
     """The application over ``root``, and the same behind its gatekeeper."""

@@ -13,8 +13,6 @@ from operant._util.units import printable
 from operant.cli._terminal import sparkline
 from operant.status import Status
 
-__all__ = ["bar", "cells", "counts_lines", "line", "log_lines", "rule", "shrink", "status_style"]
-
 _STYLES: dict[str, str] = {
     Status.RUNNING: "cyan",
     Status.PAUSED: "yellow",

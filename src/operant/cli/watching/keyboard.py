@@ -9,8 +9,6 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Keyboard"]
-
 _SEQUENCES = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down",
     b"\x1b[C": "enter", b"\x1bOC": "enter", b"\x1b[D": "back", b"\x1bOD": "back",

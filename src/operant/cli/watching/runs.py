@@ -11,8 +11,6 @@ from operant.tracking.places import iter_run_dirs
 from operant.tracking.reading.index import Index
 from operant.tracking.reading.summary import RunSummary, summarize
 
-__all__ = ["RunUnderWay", "RunsUnderWay"]
-
 # Of all that a run records, what tells most at a glance.
 _TELLING = ("evaluation/return", "episodes/return", "collector/return", "return", "reward", "acc", "loss")
 

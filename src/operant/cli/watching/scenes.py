@@ -19,8 +19,6 @@ from operant.schedulers.views.journal_text import last_lines
 from operant.schedulers.views.overview import list_searches
 from operant.schedulers.views.recorded import job_reader, recorded_rule
 
-__all__ = ["AllScene", "Scene", "SearchScene"]
-
 _LEAST_LOG_LINES = 4
 _MOST_READ = 40
 _PLAIN_LOG_LINES = 10

@@ -14,8 +14,6 @@ from typing import Any
 from operant.cli.watching.keyboard import Keyboard
 from operant.cli.watching.scenes import Scene
 
-__all__ = ["print_once", "watch"]
-
 
 def print_once(scene: Scene, width: int) -> None:
     """What the live view would show, as plain lines."""

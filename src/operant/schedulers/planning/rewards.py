@@ -239,7 +239,8 @@ class JobReader:
 
     def _read_events(self) -> bool:
         """TensorBoard files that the program writes below its work folder."""
-        from operant.tracking.exchange.tfevents_read import EventFileReader, ScalarEvent, find_event_files
+        from operant.tracking.exchange.tfevents_decode import ScalarEvent
+        from operant.tracking.exchange.tfevents_read import EventFileReader, find_event_files
 
         fresh = False
         for path in find_event_files(self.work, without=self.foreign):

@@ -25,8 +25,6 @@ from operant.tracking.reading.points import Points, concatenate, shuffle_columns
 from operant.tracking.reading.run_log import RunLog, Segment
 from operant.tracking.reading.summary import summarize
 
-__all__ = ["compact_run"]
-
 _POINTS_A_BLOCK = 1 << 20
 _RECORDS_A_BLOCK = 1000
 

@@ -13,8 +13,6 @@ from operant.errors import MissingExtraError, UsageError, nearest
 from operant.tracking.reading.run import Run
 from operant.tracking.recording.media import picture_format
 
-__all__ = ["FORMATS", "Format", "export_run", "find_format"]
-
 
 class Format(NamedTuple):
     suffix: str

@@ -18,8 +18,6 @@ from operant.tracking.exchange.tfevents_decode import (
 from operant.tracking.exchange.tfevents_read import EventFileReader, find_event_files, run_name
 from operant.tracking.recording.writer import SummaryWriter
 
-__all__ = ["import_tensorboard"]
-
 
 def import_tensorboard(folder: Path, root: Path | None = None) -> Iterator[tuple[str, str, int, list[str]]]:
     """Import every TensorBoard run below ``folder``; give (its name, our run id, points, notes) as each is done."""

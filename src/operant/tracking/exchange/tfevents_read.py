@@ -14,11 +14,6 @@ from numpy.typing import NDArray
 from operant.tracking.exchange.tfevents_decode import (
     Event,
     EventDecoder,
-    HistogramEvent,
-    HparamsEvent,
-    ImageEvent,
-    ScalarEvent,
-    TextEvent,
 )
 from operant.tracking.exchange.tfrecord import (
     FOOTER_SIZE,
@@ -31,18 +26,6 @@ from operant.tracking.exchange.tfrecord import (
     mask_array,
     record_header,
 )
-
-__all__ = [
-    "Event",
-    "EventFileReader",
-    "HistogramEvent",
-    "HparamsEvent",
-    "ImageEvent",
-    "ScalarEvent",
-    "TextEvent",
-    "find_event_files",
-    "run_name",
-]
 
 _CHUNK = 4 << 20
 _LARGEST_RECORD = 256 << 20  # a longer one is passed over unread: it could take all memory

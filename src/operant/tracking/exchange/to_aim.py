@@ -9,8 +9,6 @@ from typing import Any
 from operant.tracking.exchange.tools import load_tool
 from operant.tracking.reading.run import Run
 
-__all__ = ["write_aim"]
-
 
 def write_aim(run: Run, folder: Path) -> Path:
     """Add ``run`` to the repository in ``folder``, which is made when it is not there.

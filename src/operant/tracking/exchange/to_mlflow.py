@@ -14,8 +14,6 @@ from typing import Any
 from operant.tracking.exchange.tools import load_tool
 from operant.tracking.reading.run import Run
 
-__all__ = ["write_mlflow"]
-
 _BATCH = 1000  # the most points that MLflow takes in one call
 _PARAMS = 100
 _LONGEST_PARAM = 6000

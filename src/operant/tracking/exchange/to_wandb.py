@@ -11,8 +11,6 @@ from operant.status import Status
 from operant.tracking.exchange.tools import load_tool
 from operant.tracking.reading.run import Run
 
-__all__ = ["write_wandb"]
-
 
 def write_wandb(run: Run, folder: Path) -> Path:
     """Add ``run`` to the offline runs in ``folder``; return the folder that it got there.

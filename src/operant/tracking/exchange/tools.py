@@ -7,8 +7,6 @@ from typing import Any
 
 from operant.errors import UsageError
 
-__all__ = ["load_tool"]
-
 
 def load_tool(module: str, feature: str, package: str) -> Any:
     """The module, or one line that says what to install."""

@@ -11,8 +11,6 @@ from typing import Any
 from operant._util.files import replacing, sync_data
 from operant.errors import UsageError
 
-__all__ = ["BLOB_NAME", "BlobWriter", "blob_path", "store_bytes", "store_file"]
-
 BLOB_NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")
 _CHUNK = 1 << 20
 

@@ -16,28 +16,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = [
-    "BLOCK_HEADER",
-    "DEFLATED",
-    "FILE_HEADER_SIZE",
-    "MAX_PAYLOAD",
-    "MIXED",
-    "POINTS",
-    "RECORDS",
-    "Block",
-    "BlockTail",
-    "Scan",
-    "decode_blocks",
-    "decode_records",
-    "encode_block",
-    "encode_file_header",
-    "encode_json",
-    "encode_records",
-    "parse_file_header",
-    "scan_blocks",
-    "valid_text",
-]
-
 # The first bytes catch text-mode transfers, as PNG's signature does.
 FILE_MAGIC = b"\x89OPR\r\n\x1a\n"
 FILE_VERSION = 1

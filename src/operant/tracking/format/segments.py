@@ -20,8 +20,6 @@ from operant.tracking.format.blocks import (
 )
 from operant.tracking.places import on_network_filesystem
 
-__all__ = ["SEGMENT_LIMIT", "SEGMENT_NAME", "SegmentWriter", "new_writer_id", "segment_files"]
-
 SEGMENT_LIMIT = 128 << 20
 SEGMENT_NAME = re.compile(r"seg-([0-9a-f]{16})-([0-9]{4,8})\.seg")
 LOCAL_SYNC_SECONDS = 5.0

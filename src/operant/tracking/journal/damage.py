@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Damage", "is_sound"]
-
 _LARGEST = 1e300  # a number that every float can be compared with, and added to
 _MOST_SHAPES = 4096
 

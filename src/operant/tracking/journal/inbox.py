@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from operant._util.files import write_file
 from operant.tracking.format.blocks import encode_json, valid_text
 
-__all__ = ["Message", "collect_messages", "is_message_name", "post_message", "put_message"]
-
 MAX_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{20}-[0-9a-f]{8}\.json")  # the time in nanoseconds, by which messages sort
 

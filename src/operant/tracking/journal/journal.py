@@ -30,8 +30,6 @@ from operant.tracking.journal.damage import Damage, is_sound
 from operant.tracking.journal.lease import Lease
 from operant.tracking.journal.trial_lines import expand, records_in
 
-__all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
-
 JOURNAL_NAME = "journal.log"
 GROUP_SECONDS = 0.05
 CHECK_SECONDS = 0.01

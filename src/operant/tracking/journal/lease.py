@@ -13,8 +13,6 @@ from operant._util.files import write_file
 from operant.errors import OperantError
 from operant.tracking.identity import is_alive, process_identity
 
-__all__ = ["Lease", "LeaseHeldError"]
-
 _NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _held_here: set[str] = set()
 _LARGEST_LEASE = 1 << 16

@@ -11,8 +11,6 @@ from typing import Any
 
 from operant.tracking.format.blocks import encode_json
 
-__all__ = ["SEVERAL", "Lines", "expand", "records_in", "started_of", "token_of"]
-
 Record = dict[str, Any]
 
 SEVERAL = ("begun", "done")

@@ -13,8 +13,6 @@ from operant._util.files import write_file
 from operant.errors import ConfigError
 from operant.tracking.places import safe_part
 
-__all__ = ["add_to_compare", "join_compare", "leave_compares", "list_compares", "new_compare"]
-
 
 def list_compares(root: Path) -> dict[str, dict[str, Any]]:
     """All groups by id, each with `id`, `name`, `searches` and `runs`. A client's id only picks from these: it is never

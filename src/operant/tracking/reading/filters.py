@@ -9,8 +9,6 @@ from operant._util.conditions import Condition, ConditionError
 from operant.errors import ConfigError, UsageError
 from operant.tracking.reading.index import RunRow
 
-__all__ = ["FilterError", "Pair", "filter_runs", "mentions", "sort_runs"]
-
 LONGEST_FILTER = 4000
 _FIELDS = ("id", "name", "status", "tag", "note", "started", "ended", "search", "duration")
 

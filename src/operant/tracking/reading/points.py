@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from operant.tracking.format.blocks import DEFLATED, MAX_PAYLOAD, MIXED, Block
 
-__all__ = ["POINT", "Points", "concatenate", "empty_points", "last_points", "shuffle_columns", "split_points"]
-
 POINT = np.dtype([("step", "<i8"), ("wall", "<f8"), ("value", "<f8")])
 Points = NDArray[np.void]
 """A structured array with the fields ``step``, ``wall`` and ``value``."""

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from operant.errors import UsageError
 from operant.tracking.reading.points import Points
 
-__all__ = ["Chart", "Pyramid"]
-
 FACTOR = 16
 _SMALL = 4096  # with fewer groups than this no higher level pays
 _PIECE = FACTOR << 16

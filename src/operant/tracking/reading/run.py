@@ -21,8 +21,6 @@ from operant.tracking.reading.summary import RunSummary
 if TYPE_CHECKING:
     from operant.tracking.reading.pyramid import Chart, Pyramid
 
-__all__ = ["Media", "Point", "Run", "Text"]
-
 
 _LATEST = 1e18  # ms; what damaged points say beyond that has no meaning
 

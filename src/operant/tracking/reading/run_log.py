@@ -10,8 +10,6 @@ from typing import Any
 from operant.tracking.format.blocks import MIXED, POINTS, RECORDS, Block, BlockTail, decode_records
 from operant.tracking.format.segments import segment_files
 
-__all__ = ["RunLog", "Segment"]
-
 _NONE = type(None)
 _NUMBER = (int, float)
 _PLACE = {"tag": (str,), "step": (int,), "wall": _NUMBER}

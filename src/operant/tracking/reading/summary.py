@@ -24,17 +24,6 @@ from operant.tracking.identity import is_alive
 from operant.tracking.journal.inbox import collect_messages
 from operant.tracking.reading.run_log import RunLog, Segment
 
-__all__ = [
-    "LONGEST_NOTE",
-    "LONGEST_TAG",
-    "MOST_TAGS",
-    "Annotations",
-    "RunSummary",
-    "SeriesSummary",
-    "check_annotation",
-    "summarize",
-]
-
 LONGEST_NOTE = 64 << 10
 LONGEST_TAG = 200
 MOST_TAGS = 100

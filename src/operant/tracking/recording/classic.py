@@ -15,8 +15,6 @@ from operant.tracking.recording import media
 from operant.tracking.recording.recorder import Recorder
 from operant.tracking.recording.values import as_array, as_number, as_plain, as_tag
 
-__all__ = ["ClassicCalls"]
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 

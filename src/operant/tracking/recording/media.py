@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[np.uint8]
 
-__all__ = [
-    "encode_gif",
-    "encode_png",
-    "encode_wav",
-    "figure_png",
-    "frames_from",
-    "picture_format",
-    "pixels_from",
-]
-
 
 def pixels_from(image: Any, layout: str) -> Pixels:
     """Height x width x channels bytes from any layout of the letters N, C, H, W; several pictures become a grid."""

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 
 from operant.status import Status
 
-__all__ = ["Flushable", "gate", "register", "settle", "unregister"]
-
 log = logging.getLogger("operant.tracking")
 
 FLUSH_SECONDS = 0.5

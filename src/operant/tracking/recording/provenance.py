@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["command_line", "git_state", "installed_versions", "machine"]
-
 GIT_SECONDS = 5.0
 MAX_DIFF = 4 << 20
 

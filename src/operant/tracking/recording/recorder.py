@@ -22,8 +22,6 @@ from operant.tracking.recording import process, provenance
 if TYPE_CHECKING:
     from operant.tracking.remote.send import Sender
 
-__all__ = ["Recorder"]
-
 log = logging.getLogger("operant.tracking")
 
 # Rows are flat: series, step, wall, value, series, step, … One `list.extend` is atomic, so threads need no lock.

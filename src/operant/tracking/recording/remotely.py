@@ -10,8 +10,6 @@ from operant.tracking.remote.address import tracking_token
 from operant.tracking.remote.client import Client
 from operant.tracking.remote.send import Sender, spool_root
 
-__all__ = ["open_remote_recorder"]
-
 
 def open_remote_recorder(
     uri: str, label: str, run: str | None, tags: list[str], system_metrics: bool, resumes: bool

@@ -6,8 +6,6 @@ import shutil
 import subprocess
 from typing import Any
 
-__all__ = ["SystemSampler"]
-
 _GPU_QUERY = (
     "nvidia-smi",
     "--query-gpu=utilization.gpu,memory.used,memory.total",

@@ -10,8 +10,6 @@ from typing import Any
 
 from operant.errors import UsageError
 
-__all__ = ["STEP_MAX", "STEP_MIN", "as_array", "as_number", "as_plain", "as_step", "as_tag"]
-
 STEP_MIN, STEP_MAX = -(2**63), 2**63 - 1
 
 

@@ -21,8 +21,6 @@ from operant.tracking.recording.recorder import FLUSH_ROWS, ROW, Recorder
 from operant.tracking.recording.values import as_array, as_number, as_step, as_tag
 from operant.tracking.remote.address import tracking_uri
 
-__all__ = ["SummaryWriter"]
-
 MISSING: Any = object()
 _FULL = FLUSH_ROWS * ROW
 _SHORT_STEP = 1 << 30  # an int of one digit inside Python: comparing it is quickest

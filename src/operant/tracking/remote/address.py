@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from operant.errors import UsageError
 
-__all__ = ["tracking_token", "tracking_uri"]
-
 
 def tracking_uri() -> str | None:
     """``$OPERANT_TRACKING_URI``, checked; None when runs are recorded on this machine."""

@@ -9,8 +9,6 @@ from urllib.parse import urlencode, urlsplit
 
 from operant.errors import OperantError
 
-__all__ = ["Client", "RefusedError", "ServerAway"]
-
 TIMEOUT_SECONDS = 20.0
 
 

@@ -14,8 +14,6 @@ from operant.tracking.journal.inbox import collect_messages, is_message_name, pu
 from operant.tracking.reading.summary import check_annotation
 from operant.tracking.remote.client import Client, RefusedError
 
-__all__ = ["send_messages", "store_message"]
-
 log = logging.getLogger("operant.tracking")
 
 

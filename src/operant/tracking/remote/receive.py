@@ -14,8 +14,6 @@ from operant.tracking.format.blocks import FILE_HEADER_SIZE, SEGMENT_FILE, Block
 from operant.tracking.format.segments import SEGMENT_NAME, segment_files
 from operant.tracking.places import run_dir
 
-__all__ = ["OffsetError", "Receiver"]
-
 
 class OffsetError(OperantError):
     """The sender is ahead of what is stored here, or holds other bytes; ``length`` is where to go on from."""

@@ -30,8 +30,6 @@ from operant.tracking.remote.address import tracking_token
 from operant.tracking.remote.client import Client, RefusedError, ServerAway
 from operant.tracking.remote.messages import send_messages
 
-__all__ = ["Sender", "say_of_run", "spool_root", "spools", "sync_spool"]
-
 log = logging.getLogger("operant.tracking")
 
 PIECE_BYTES = 4 << 20
