@@ -30,7 +30,8 @@ _NUMPY_MODULES = {
 }
 
 
-class _PlainUnpickler(pickle.Unpickler):
+# The one in Python, not in C: that one takes gigabytes for a number in four bytes of a file (an index of its memo).
+class _PlainUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _PLAIN:
             return _PLAIN[module, name]
@@ -63,7 +64,7 @@ def load_plain_pickle(path: Path) -> Any:
             raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
         return _PlainUnpickler(io.BytesIO(data)).load()
     except UsageError as error:
-        raise UsageError(f"{path.name} was not read: {error}") from None
+        raise UsageError(f"{path.name} was not read: {' '.join(str(error).split())}") from None
     except Exception as error:
         told = " ".join(str(error).split())
         raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {told:.200}") from None

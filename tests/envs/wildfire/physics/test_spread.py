@@ -233,7 +233,8 @@ def test_lines_in_the_fires_way_only_delay_it(spread: SpreadRates, seed: int, mi
         one.advance(until=math.inf)
         assert (one.arrival[0] >= before * (1 - 1e-9)).all()
         assert (one.arrival[0][burnt] == before[burnt]).all()
-    assert (fires[0].arrival == fires[1].arrival).all()
+    # What was under way when the line was laid is added up in another order: equal, but not bit by bit.
+    np.testing.assert_allclose(fires[0].arrival, fires[1].arrival, rtol=1e-9)
 
 
 @pytest.mark.parametrize("jit", [True, False])
