@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _RULES = ("last", "max", "min", "mean_last_N")
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|inf|nan)"
 _MOST_LINE = 1 << 16
 _LARGEST_JSON = 4 << 20  # lists in lists take thirty times their text
+_LAST_BYTES, _LONGEST_LINE = 4096, 300
 _NOTHING: dict[str, Any] = {}
 RACE_ALPHA = 0.1
 _FEWEST_FOR_TEST = 2
@@ -155,6 +157,16 @@ class JobReader:
         self.reported = True
         reward = self.rule.reward_of(values)
         return reward, None if reward is not None else f"its last {self.rule.attribute!r} is no number"
+
+    def last_line(self) -> str:
+        """The last line of what the program wrote to stderr: what a traceback ends with."""
+        try:
+            with (self.folder / "stderr").open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LAST_BYTES))
+                lines = stream.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.strip()[:_LONGEST_LINE] for line in reversed(lines) if line.strip()), "")
 
     def _result_file(self, written: Any) -> list[float]:
         """The values in the result file that this attempt wrote; of a wrapper that does not say, any counts."""

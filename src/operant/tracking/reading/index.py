@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from operant.status import Status
 from operant.tracking.format.segments import SEGMENT_NAME
 from operant.tracking.places import cache_dir, iter_run_dirs, root_key
 from operant.tracking.reading.run_log import RunLog
@@ -180,7 +181,12 @@ def row_of(summary: RunSummary) -> RunRow:
 
 def has_ended(summary: RunSummary) -> bool:
     """How a run ended is final; whether a process still lives must be asked again each time."""
-    return summary.main is not None and summary.main.end is not None
+    main = summary.main
+    if main is None or main.end is None:
+        return False
+    # A job that was told to end has its run's end before the wrapper's word on why.
+    killed_job = main.end["status"] == Status.KILLED and summary.log.folder.name == "run"
+    return not killed_job or (summary.log.folder.parent / f"exit-{main.attempt}.json").exists()
 
 
 def _read(database: sqlite3.Connection | None) -> dict[str, tuple[str, RunRow | None]]:

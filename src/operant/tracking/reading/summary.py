@@ -6,6 +6,7 @@ was appended since. It needs numpy only where new points came.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from operant.tracking.reading.run_log import RunLog, Segment
 __all__ = ["RunSummary", "SeriesSummary", "summarize"]
 
 SILENT_SECONDS = 150.0  # five missed signs of life
+_LARGEST_EXIT = 1 << 20
 
 
 @dataclass
@@ -67,17 +69,28 @@ class RunSummary:
 
     @property
     def status(self) -> str:
-        """RUNNING, FINISHED, ERROR, KILLED, or SILENT: on another machine, without a sign of life for minutes."""
+        """RUNNING, FINISHED, STOPPED, ERROR, KILLED, or SILENT: elsewhere, without a sign of life for minutes."""
         main = self.main
         if main is None:
             return Status.RUNNING
         if main.end is not None:
             status: str = main.end["status"]
-            return status
+            return Status.STOPPED if status == Status.KILLED and self._was_stopped(main.attempt) else status
         alive = is_alive(main.process)
         if alive is None:
             return Status.SILENT if time.time() - main.mtime > SILENT_SECONDS else Status.RUNNING
-        return Status.RUNNING if alive else Status.KILLED
+        return Status.RUNNING if alive else Status.STOPPED if self._was_stopped(main.attempt) else Status.KILLED
+
+    def _was_stopped(self, attempt: int) -> bool:
+        """Whether it is a job's run, and its wrapper says that an assessor or a limit ended the job."""
+        if self.log.folder.name != "run":
+            return False
+        try:
+            with (self.log.folder.parent / f"exit-{attempt}.json").open("rb") as stream:
+                found = json.loads(stream.read(_LARGEST_EXIT))
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(found, dict) and found.get("reason") in ("assessor", "time_limits_per_job", "time_limit")
 
     @property
     def ended(self) -> float | None:
@@ -87,7 +100,8 @@ class RunSummary:
             return None
         if main.end is not None:
             return float(main.end["wall"])
-        return max(one.mtime for one in self.log.segments.values()) if self.status == Status.KILLED else None
+        over = self.status in (Status.KILLED, Status.STOPPED)
+        return max(one.mtime for one in self.log.segments.values()) if over else None
 
     @property
     def error(self) -> str | None:
