@@ -1,4 +1,4 @@
-"""docs/architecture.md names rooms, files and functions, docs/security.md tests: they are there, and none is missing."""
+"""What docs/architecture.md and docs/security.md name is there, and no room and no test of a promise is missing."""
 
 from __future__ import annotations
 
