@@ -60,7 +60,7 @@ js:  ## types and lint of the page's JavaScript, where node is installed
 	else echo 'not checked: npm could not install $(NODE_TOOLS)'; fi
 
 test: setup lint  ## lint, types, one-way imports, tests (under 6 minutes on 2 quiet cores)
-	@$(MAKE) --no-print-directory -j 2 pytest types imports
+	@$(MAKE) --no-print-directory -j 2 pytest types imports js
 
 # Three workers for two cores: a third of the time a test waits for a process, a clock or a browser. Modules go to workers
 # in the order of the collection, the dearest first (tests/conftest.py), so that no worker ends long before the others.
