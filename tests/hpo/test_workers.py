@@ -15,7 +15,7 @@ import pytest
 from tests.machine import patience
 
 from operant.assessors import AssessResult, BaseAssessor, MedianStopAssessor
-from operant.hpo import R, hpo, randint, report, uniform
+from operant.hpo import NoResultError, R, hpo, randint, report, uniform
 from operant.schedulers.engine.state import read_state
 from operant.sites.calls import StopTrial
 from operant.tracking.journal import post_message
@@ -238,11 +238,13 @@ def test_a_search_can_be_stopped_from_outside(kind: str) -> None:
     search = grid(waits, kind, 5, workers=2).name("long")
     if kind == "thread":
         stopper.start()
-        assert search.run() is None
+        with pytest.raises(NoResultError, match="stopped by its user"):
+            search.run()
     else:  # forked before there are threads
         code = f"import time; from tests.hpo.test_workers import stop_when_begun as s; s({str(begun)!r})"
         helper = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], env=_env())
-        assert search.run() is None
+        with pytest.raises(NoResultError, match="stopped by its user"):
+            search.run()
         helper.wait()
     assert {one.status for one in search.history} == {"KILLED"}
     if kind == "thread":

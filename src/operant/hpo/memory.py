@@ -59,7 +59,7 @@ class Recorded(NamedTuple):
                     status=job.status,
                     make_config=partial(check.shape.build, proposal.config),
                     flat=check.shape.finished(proposal.config),
-                    result=kept.get("value"),
+                    result=kept.get("value") if job.status == Status.FINISHED else None,
                     metrics={"time": kept["time"]} if "time" in kept else {},
                     target=proposal.reward,
                     columns=columns,
