@@ -96,6 +96,23 @@ for step in range(start, 4):
     assert "PAUSED" not in {one for one, _ in found.values()}
 
 
+def test_a_result_is_the_jobs_and_can_hurt_that_job_only(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+text = {"1": '{"acc": 1}', "2": '{"acc": 1%s}' % ("0" * 400), "3": "[" * 100_000, "4": ""}.get(sys.argv[1])
+if text is not None:
+    Path("result.json").write_text(text)
+"""
+    config = make(tmp_path / "source", program, ["0", "1", "2", "3", "4"])
+    (tmp_path / "source" / "result.json").write_text('{"acc": 0.99}')
+    outcome = run(tmp_path, config)
+    jobs = read_state(tmp_path / "searches" / "s")[0].jobs
+    assert [jobs[name].status for name in "01234"] == ["ERROR", "FINISHED", "ERROR", "ERROR", "ERROR"]
+    assert outcome.reward == 1 and jobs["0"].reward is None and jobs["0"].error == "it reported no 'acc'"
+    assert "too large" in str(jobs["2"].error) and "result.json cannot be read" in str(jobs["3"].error)
+
+
 def test_checkpoints_are_kept_with_the_run_and_found_by_the_next_attempt(tmp_path: Path) -> None:
     program = """
 import json, os, sys

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from operant.errors import UsageError
 from operant.sites.code import remove_tree, take_snapshot
+from operant.tracking.format.blocks import FILE_MAGIC
 
 
 def names(folder: Path) -> set[str]:
@@ -74,10 +78,7 @@ def test_a_work_folder_looks_like_the_source_and_cannot_hurt_the_snapshot(source
     assert names(tmp_path / "work") == names(snapshot.folder) - {"pkg/b.py"}
     assert subprocess.run(["./run.sh"], cwd=tmp_path / "work", capture_output=True).stdout == b"ok\n"
     (tmp_path / "work" / "out" / "new").write_text("a job may write beside the code")
-    try:
-        (tmp_path / "work" / "a.py").write_text("and if it can write over it")
-    except PermissionError:
-        pass
+    (tmp_path / "work" / "a.py").write_text("and over it")
     assert (snapshot.folder / "a.py").read_text() == "a.py"
     remove_tree(tmp_path / "store")
     assert not (tmp_path / "store").exists()
@@ -93,3 +94,81 @@ def test_symlinked_paths_are_linked_not_copied(source: Path, tmp_path: Path) -> 
     assert str((tmp_path / "work" / "elsewhere").readlink()) == str(other)
     with pytest.raises(UsageError, match="there is no 'nothing'"):
         take_snapshot(source, tmp_path / "store", ["nothing"])
+
+
+def as_nobody(check: Callable[[], None]) -> None:
+    """Run it as a user without privileges; root may write to anything."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            check()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_job_of_any_user_may_write_over_its_files_but_not_over_large_ones_of_all() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others
+        base = Path(folder)
+        base.chmod(0o777)
+
+        def check() -> None:
+            (base / "source").mkdir()
+            for name, size in (("a.py", 4), ("run.sh", 4), ("large.bin", (1 << 20) + 1)):
+                (base / "source" / name).write_bytes(bytes(size))
+            (base / "source" / "run.sh").chmod(0o755)
+            snapshot = take_snapshot(base / "source", base / "store")
+            snapshot.lay_out(base / "work")
+            for name in ("a.py", "run.sh"):
+                (base / "work" / name).write_text("mine")
+            assert os.access(base / "work" / "run.sh", os.X_OK)
+            try:
+                (base / "work" / "large.bin").write_bytes(b"mine")
+            except PermissionError:  # where the file system cannot share blocks
+                assert "large.bin" in str(snapshot.note)
+            else:
+                assert snapshot.note is None
+            assert [(snapshot.folder / name).stat().st_size for name in ("a.py", "large.bin")] == [4, (1 << 20) + 1]
+            remove_tree(base / "store")
+            remove_tree(base / "work")
+            remove_tree(base / "source")
+
+        as_nobody(check)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_results_and_what_operant_made_are_no_code(source: Path, tmp_path: Path, tracked: bool) -> None:
+    if tracked:
+        git(source, "init", "-q")
+        (source / ".gitignore").write_text("*.log\n")
+    before = names(take_snapshot(source, tmp_path / "store").folder)
+    made = {
+        "result.json": b"{}",
+        "result.pkl": b"",
+        "logs/events.out.tfevents.1700000000.host.1.0": b"",
+        "out/search/journal.log": FILE_MAGIC,
+        "out/search/jobs/1/work/a.py": b"",
+        "out/runs/one/00.seg": FILE_MAGIC,
+        "out/runs/one/files/config.yaml": b"",
+        "task-1/claim-1": b"{}",
+        "task-1/hpo/x.py": b"",
+        "jobs/code/0123456789abcdef/a.py": b"",
+    }
+    own = {"tfevents_reader.py": b"", "data/result.json": b"{}", "logs/journal.log": b"mine", "code/x/a.py": b""}
+    for name, content in {**made, **own}.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(content)
+    ignored = {"logs/journal.log"} if tracked else set()
+    assert names(take_snapshot(source, tmp_path / "store").folder) - before == set(own) - ignored
+
+
+def test_a_search_whose_folder_is_in_the_project_does_not_copy_itself(source: Path) -> None:
+    for search in ("one", "two"):
+        snapshot = take_snapshot(source, source / "results" / search / "code")
+        snapshot.lay_out(source / "results" / search / "work")
+        (source / "results" / search / "journal.log").write_bytes(FILE_MAGIC)
+    assert not any(name.startswith("results/") for name in names(snapshot.folder))

@@ -112,6 +112,18 @@ def test_the_final_length_of_segments_is_told(machine: Machine) -> None:
     assert machine.wait().info["segments"] == {"seg-00-0000.seg": 321}
 
 
+def test_of_result_files_those_count_that_the_attempt_wrote(machine: Machine) -> None:
+    work = machine.folder / "jobs" / "x" / "work"
+    work.mkdir(parents=True)
+    (work / "result.json").write_text("1")
+    machine.program("pass", job="x")
+    assert machine.wait().info["results"] == []
+    machine.program("open('result.json', 'w').write('1')", job="x", attempt=2)
+    assert machine.wait().info["results"] == ["result.json"]
+    machine.program("import os; open('n', 'w'); os.rename('n', 'result.pkl')", job="x", attempt=3)
+    assert machine.wait().info["results"] == ["result.pkl"]
+
+
 def test_cancel_is_gentle_first(machine: Machine) -> None:
     text = "import signal, sys, time\nsignal.signal(15, lambda *_: (print('bye'), sys.exit(3)))\n"
     text += "print(1, flush=True)\ntime.sleep(60)"

@@ -120,6 +120,8 @@ class NaiveScheduler(BaseScheduler):
 
     def _workspace(self) -> Workspace:
         snapshot = take_snapshot(self.source, self.workdir / "code", self.symlink_paths)
+        if snapshot.note is not None:
+            self.view.note(snapshot.note)
         return Workspace(self.plan, self.workdir, self.workdir.name, snapshot)
 
     def _make_site(self) -> Site:

@@ -1,27 +1,34 @@
-"""One read-only snapshot of the user's code for a search, and a work folder of links to it for each job."""
+"""One read-only snapshot of the user's code for a search, and from it a work folder of its own for each job."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import filecmp
+import functools
 import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from operant._util.files import write_all
 from operant.errors import UsageError
+from operant.sites.wrapper import RESULT_NAMES
+from operant.tracking.format.blocks import FILE_MAGIC
 
 NEVER = frozenset({".git", ".venv", ".operant"})
 # What `search-ctl export` leaves below the current folder is no code: else an export would look like a change of it.
 _ARCHIVE = re.compile(r"(.*/)?archive/[^/]+\.\d{14}\.tar\.gz")
+_EVENTS = re.compile(r"tfevents(\.[0-9][^/]*)?$")
+_SNAPSHOT = re.compile(r"[0-9a-f]{16}")
 _FICLONE = 0x40049409
-# Root may write to read-only files, and a hard link would carry that into the snapshot: root's jobs get copies,
-# except of files so large that a copy for each job would hurt.
 _LARGEST_COPY = 1 << 20
+_BLOCK = 1 << 20
+_SHOWN_NAMES = 3
 
 
 class CodeSnapshot:
@@ -41,6 +48,8 @@ class CodeSnapshot:
                     self._links.append((f"{path}{name}", os.readlink(entry)))
                 else:
                     self._files.append((f"{path}{name}", entry.stat().st_size))
+        self._large = [name for name, size in self._files if size > _LARGEST_COPY]
+        self._clones = not self._large or _can_clone(folder / self._large[0], folder.parent)
 
     @property
     def name(self) -> str:
@@ -58,19 +67,36 @@ class CodeSnapshot:
     def read_text(self, name: str) -> str:
         return (self.folder / name).read_text(encoding="utf-8")
 
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """What a work folder has as links: what is behind them is not the job's own."""
+        return (*(name for name, _ in self._links), *(name for name, _ in self.symlinks))
+
+    @property
+    def note(self) -> str | None:
+        """What jobs cannot write over, if there is anything."""
+        if self._clones:
+            return None
+        more = [f"{len(self._large) - _SHOWN_NAMES} more"] if len(self._large) > _SHOWN_NAMES else []
+        return (
+            f"jobs share the files over 1 MiB and cannot write to them, as this file system has no cheap copies: "
+            f"{', '.join([*self._large[:_SHOWN_NAMES], *more])}"
+        )
+
     def lay_out(self, work: Path, replaced: Iterable[str] = ()) -> None:
-        """Make ``work`` look like the user's folder. Files in ``replaced`` are left for the caller to write."""
+        """Make ``work`` look like the user's folder, and let it belong to the job: small files are copies, large ones
+        share their blocks, or where the file system cannot do that are links to the read-only snapshot. Files in
+        ``replaced`` are left for the caller to write."""
         left_out = set(replaced)
         base, target = f"{self.folder}/", f"{work}/"
         os.mkdir(work)
         for name in self._folders:
             os.mkdir(target + name)
-        as_root = os.geteuid() == 0
         for name, size in self._files:
             if name in left_out:
                 continue
-            if as_root and size <= _LARGEST_COPY:
-                _copy(base + name, target + name)
+            if size <= _LARGEST_COPY or self._clones:
+                _copy(base + name, target + name, clone=size > _LARGEST_COPY)
             else:
                 _link(base + name, target + name)
         for name, points_to in self._links:
@@ -83,12 +109,15 @@ class CodeSnapshot:
 def take_snapshot(source: Path, store: Path, symlink_paths: Iterable[str | os.PathLike[str]] = ()) -> CodeSnapshot:
     """Keep what git would track below ``source`` (all of it outside a repository) as ``store/<hash>``.
 
-    Paths in ``symlink_paths`` are not copied: work folders get links to the originals.
+    Paths in ``symlink_paths`` are not copied: work folders get links to the originals. Results and what Operant made
+    are no code: a job would take the first for its own, and get each earlier job's folder with the others.
     """
     source = source.resolve()
     symlinks = [_checked_symlink(source, path) for path in symlink_paths]
     skipped = [name for name, _ in symlinks]
-    names = [name for name in _tracked_files(source) if not (_below_any(name, skipped) or _ARCHIVE.fullmatch(name))]
+    if store.parent.resolve().is_relative_to(source) and store.parent.resolve() != source:
+        skipped.append(str(store.parent.resolve().relative_to(source)))
+    names = [name for name in _tracked_files(source) if not (_below_any(name, skipped) or _is_no_code(name))]
     staged = store / f".staged-{os.getpid()}"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
@@ -132,11 +161,38 @@ def _tracked_files(source: Path) -> list[str]:
         names = sorted({os.fsdecode(name) for name in listed.stdout.split(b"\0") if name})
         # The index also names files that have been deleted, and submodules, which are folders.
         there = [name for name in names if (source / name).is_symlink() or (source / name).is_file()]
-        return [name for name in there if not NEVER.intersection(Path(name).parts)]
-    return sorted(f"{path}{name}" for path, _, files in _walk(source) for name in files)
+        made = functools.cache(lambda folder: _is_made(source / folder, os.listdir(source / folder)))
+        return [
+            name
+            for name in there
+            if not NEVER.intersection(Path(name).parts) and not any(map(made, Path(name).parents[:-1]))
+        ]
+    return sorted(f"{path}{name}" for path, _, files in _walk(source, skip_made=True) for name in files)
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+def _is_no_code(name: str) -> bool:
+    return name in RESULT_NAMES or bool(_EVENTS.search(name) or _ARCHIVE.fullmatch(name))
+
+
+def _is_made(folder: Path, names: Iterable[str]) -> bool:
+    """Whether Operant made this folder: it is a snapshot, or that of a search, of a job or of a run."""
+    if folder.parent.name == "code" and _SNAPSHOT.fullmatch(folder.name):
+        return True
+    return any(
+        name == "claim-1" or ((name == "journal.log" or name.endswith(".seg")) and _is_log(folder / name))
+        for name in names
+    )
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(FILE_MAGIC)) == FILE_MAGIC
+    except OSError:
+        return False
+
+
+def _walk(folder: Path, *, skip_made: bool = False) -> Iterator[tuple[str, list[str], list[str]]]:
     """Below ``folder``: relative path with a slash at its end, folders there, files and links there."""
     waiting = [""]
     while waiting:
@@ -150,6 +206,8 @@ def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
                     folders.append(entry.name)
                 elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
                     files.append(entry.name)
+        if skip_made and path and _is_made(folder / path, files):
+            continue
         yield path, sorted(folders), sorted(files)
         waiting += [f"{path}{name}/" for name in sorted(folders, reverse=True)]
 
@@ -176,20 +234,35 @@ def _take_file(origin: Path, target: Path, name: str, digest: hashlib._Hash) -> 
 def _clone(origin: Path, target: Path) -> None:
     """Share the blocks where the file system can (btrfs, xfs), copy the bytes elsewhere."""
     with origin.open("rb") as source, target.open("xb") as copy:
-        try:
-            fcntl.ioctl(copy, _FICLONE, source.fileno())
-        except OSError:
-            shutil.copyfileobj(source, copy, 1 << 20)
+        if not _share_blocks(source.fileno(), copy.fileno()):
+            shutil.copyfileobj(source, copy, _BLOCK)
 
 
-def _copy(origin: str, target: str) -> None:
+def _share_blocks(source: int, copy: int) -> bool:
+    try:
+        fcntl.ioctl(copy, _FICLONE, source)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return False
+    return True
+
+
+def _can_clone(origin: Path, folder: Path) -> bool:
+    with origin.open("rb") as source, tempfile.TemporaryFile(dir=folder) as copy:
+        return _share_blocks(source.fileno(), copy.fileno())
+
+
+def _copy(origin: str, target: str, *, clone: bool = False) -> None:
+    """A copy that its owner may write to."""
     source = os.open(origin, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        mode = os.fstat(source).st_mode
-        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode & 0o777)
+        mode = os.fstat(source).st_mode & 0o777 | 0o200
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
-            while block := os.read(source, _LARGEST_COPY):
-                os.write(copy, block)
+            if not clone or not _share_blocks(source, copy):
+                while block := os.read(source, _BLOCK):
+                    write_all(copy, block)
         finally:
             os.close(copy)
     finally:

@@ -34,6 +34,10 @@ CHUNK = 1 << 18
 HEADER = struct.Struct("<I")
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 PAGE = os.sysconf("SC_PAGE_SIZE")
+RESULT_NAMES = ("result.json", "result.pkl")
+"""Where a program may leave its result, in the folder in which it runs."""
+TOKEN_NAME = "OPERANT_JOB_TOKEN"
+"""The variable by which processes of an attempt are found when everybody who saw to them has been killed."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -201,6 +205,18 @@ def segment_lengths(run_dir: str) -> dict[str, int]:
         return {}
 
 
+def result_stamps(folder: str) -> dict[str, tuple[int, int]]:
+    """What tells the result files that are there from those that will be written: by this host's own clock."""
+    stamps = {}
+    for name in RESULT_NAMES:
+        try:
+            found = os.lstat(os.path.join(folder, name))
+        except OSError:
+            continue
+        stamps[name] = (found.st_ino, found.st_mtime_ns)
+    return stamps
+
+
 # -- one job ------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +240,7 @@ class Supervisor:
         self.cpu_seconds = 0.0
         self.peak_kilobytes = 0
         self.outputs: dict[int, Output] = {}
+        self.stamps: dict[str, tuple[int, int]] = {}
 
     def run(self, wake: int) -> int:
         """See to it; `wake` is what `watch_signals` gave."""
@@ -232,6 +249,7 @@ class Supervisor:
             return 0
         if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
             return 0  # its controller is gone already; it never began
+        self.stamps = result_stamps(self.spec["cwd"])
         began, began_wall = time.monotonic(), time.time()
         if self.reason is not None:  # it was cancelled before it began
             self._finish(began_wall, 0.0)
@@ -255,6 +273,7 @@ class Supervisor:
         failed, failed_in = os.pipe2(os.O_CLOEXEC)
         self.outputs = {out: Output(spec["stdout"], limit), err: Output(spec["stderr"], limit)}
         environment = dict(os.environ, **spec.get("env", {}))
+        environment[TOKEN_NAME] = spec["token"]
         # A signal that arrives while there are two of us must not be handled by the wrong one.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         self.pid = os.fork()
@@ -417,6 +436,7 @@ class Supervisor:
         code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
+        stamps = result_stamps(self.spec["cwd"])
         printed = [output.close() for output in self.outputs.values()] or [{"bytes": 0, "left_out": 0}] * 2
         record = {
             "token": self.spec["token"],
@@ -433,6 +453,7 @@ class Supervisor:
             "leftovers": self.leftovers,
             "stdout": printed[0],
             "stderr": printed[1],
+            "results": [name for name in stamps if stamps[name] != self.stamps.get(name)],
             "segments": segment_lengths(self.spec.get("run_dir", "")),
         }
         told = False

@@ -111,6 +111,55 @@ def test_a_result_that_is_none_says_why(job: Any, tmp_path: Path, text: str) -> 
     assert reward is None and "result.json" in str(complaint)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"acc": 1%s}' % ("0" * 400),
+        "[" * 100_000,
+        '{"acc": %s}' % ("9" * 5000),
+        '{"acc": [[1]]}',
+        '{"acc": {}}',
+        "",
+        "{}",
+        "[]",
+        '{"%s": 1}' % ("x" * 100_000),
+        " " * (5 << 20),
+        '"' + "\\ud800" * 10 + '"',
+    ],
+    ids=lambda text: text[:12],
+)
+def test_whatever_a_result_holds_it_is_judged_in_a_sentence(job: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "work" / "result.json").write_text(text)
+    reader = job()
+    reward, complaint = reader.result()
+    assert reward is None and 0 < len(str(complaint)) < 500 and not reader.reported
+
+
+def test_a_result_that_is_nan_was_reported(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "work" / "result.json").write_text('{"acc": NaN}')
+    reader = job()
+    assert reader.result() == (None, "its last 'acc' is no number") and reader.reported
+
+
+def test_results_that_were_there_before_are_not_the_jobs(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "work" / "result.json").write_text('{"acc": 0.99}')
+    assert job().result({"results": []}) == (None, "it reported no 'acc'")
+    assert job().result({"results": ["result.json"]}) == (0.99, None)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "work" / "all").symlink_to(tmp_path / "all")
+    writer = EventFileWriter(tmp_path / "all")
+    writer.add_points("acc", [1], [10.0], [0.5])
+    writer.close()
+    reader = JobReader(tmp_path, tmp_path / "work", RewardRule(), ["all"])
+    assert reader.result({"results": []})[0] is None
+    assert job().result()[0] == 0.5  # a link that the program itself made
+
+
+def test_a_step_that_is_no_sane_number_is_passed_over(job: Any, tmp_path: Path) -> None:
+    (tmp_path / "stdout").write_text(f"epoch {'9' * 5000}: acc=1\nepoch {'9' * 30}: acc=1\nepoch 2: acc=0.5\n")
+    assert job("last", "epoch {step}: acc={value}").result() == (0.5, None)
+
+
 def test_nothing_reported_says_so(job: Any) -> None:
     assert job().result() == (None, "it reported no 'acc'")
 
@@ -162,3 +211,17 @@ def test_a_pickle_cannot_ask_for_endless_memory(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(np.array([object()], dtype=object), 2))
     with pytest.raises(UsageError):
         load_plain_pickle(path)
+    path.write_bytes(b"cnumpy\nndarray\n(I100000\ntR.")  # a call of the class, with any shape one likes
+    with pytest.raises(UsageError):
+        load_plain_pickle(path)
+    path.write_bytes(b"]" * (2 << 20) + b".")
+    with pytest.raises(UsageError, match="too many"):
+        load_plain_pickle(path)
+
+
+def test_a_result_of_many_references_is_told_without_writing_it_out(job: Any, tmp_path: Path) -> None:
+    nested: list[Any] = []
+    for _ in range(60):
+        nested = [nested, nested]
+    (tmp_path / "work" / "result.pkl").write_bytes(pickle.dumps({"acc": nested}))
+    assert "a list" in str(job().result()[1])

@@ -38,6 +38,9 @@ class Interrupt(NamedTuple):
 class MemoryReader:
     """What a job shows when it has no files: a function of this process, or a simulation."""
 
+    reported = True
+    """What a call returned is judged by whoever made it, also when the reward is not in it."""
+
     def __init__(self, rule: RewardRule) -> None:
         self.rule = rule
         self.values: Mapping[str, float] = {}
@@ -56,10 +59,12 @@ class MemoryReader:
         history = self.history(tag)
         return float(history[-1]["value"]) if history else self.values.get(tag)
 
-    def result(self) -> tuple[float | None, str | None]:
-        reported = [float(point["value"]) for point in self.history()]
-        if reported and self.rule.attribute not in self.values:
-            return self.rule.reward_of(reported), None
+    def result(self, info: Mapping[str, Any]) -> tuple[float | None, str | None]:
+        """As that of :class:`JobReader`; the values of a call come with its end."""
+        self.values = info.get("values", self.values)
+        points = [float(point["value"]) for point in self.history()]
+        if points and self.rule.attribute not in self.values:
+            return self.rule.reward_of(points), None
         value = self.values.get(self.rule.attribute)
         return (None, f"it returned no {self.rule.attribute!r}") if value is None else (float(value), None)
 

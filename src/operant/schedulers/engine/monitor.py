@@ -55,16 +55,16 @@ class Results:
         job, reader = attempt.job, attempt.reader
         if plan.gpus is not None:
             plan.gpus.give_back(job.id)
-        if "values" in info and isinstance(reader, MemoryReader):
-            reader.values = info["values"]
         if "verdict" in info and attempt.verdict is None:  # it was skipped, or has ended itself early
             attempt.verdict = info["verdict"]
         status, reason = self._status_of(attempt, event)
         reward, error = None, None
         if status != _ERROR:
-            reward, complaint = reader.result()
+            reward, complaint = reader.result(info)
             if reward is None and status == _FINISHED:
                 error = complaint
+                if complaint is not None and not reader.reported:
+                    status = _ERROR  # a program that has nothing to show for itself has not succeeded
         retry = self.end(job, status, reason, info, reward=reward, error=error)
         if plan.assessor is not None and status == _FINISHED and not job.is_check:
             plan.assessor.assess_job(job.id, reader.history())
@@ -99,7 +99,7 @@ class Results:
     ) -> bool:
         """Journal how an attempt ended, and say whether there is to be another one."""
         if status == _ERROR:
-            error = _what_went_wrong(info, reason)
+            error = error or _what_went_wrong(info, reason)
         self.state.ended(
             job,
             status,

@@ -134,17 +134,17 @@ class Restore:
             # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
             good = known is not None and _goes_on_or_went_well(known)
             if job.is_check:
-                self._settle_check(job, good and known is not None and known.state == "ended")
+                self._settle_check(job, known.record if good and known is not None and known.state == "ended" else None)
             elif not good:
                 state.lost(job, Status.ERROR, reason="controller_lost")
         return found
 
-    def _settle_check(self, job: JobRecord, ended_well: bool) -> None:
+    def _settle_check(self, job: JobRecord, record: Mapping[str, Any] | None) -> None:
         """A job of the final check was under way: its result counts, or it is run again with the rest of the check."""
         status, reward = Status.ERROR, job.reward
-        if ended_well and self.workspace is not None:
-            status = Status.FINISHED
-            reward, _ = self.workspace.reader(job).result()
+        if record is not None and self.workspace is not None:
+            reward, _ = self.workspace.reader(job).result(record)
+            status = Status.ERROR if reward is None else Status.FINISHED
         self.state.lost(job, status, reward=reward)
 
     def _restore_searcher(self, reopened: set[int]) -> None:

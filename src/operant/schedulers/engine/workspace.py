@@ -32,7 +32,7 @@ class Workspace:
 
     def reader(self, job: JobRecord) -> JobReader:
         folder = self.folder / "jobs" / job.id
-        return JobReader(folder, folder / "work", self.plan.rule)
+        return JobReader(folder, folder / "work", self.plan.rule, self.snapshot.foreign)
 
     def prepare(
         self, job: JobRecord, attempt: int, token: str, budget: float | None, gpus: list[str] | None

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
 
 _LARGEST = 64 << 20
+# An empty list is one byte of a pickle and a hundred of memory, so that what is long may not be made of many things.
+_SMALL = 1 << 20
+_MOST_STEPS = 1 << 20
 _PLAIN = {
     ("builtins", "complex"): complex,
     ("builtins", "set"): set,
@@ -48,7 +53,13 @@ def load_plain_pickle(path: Path) -> Any:
     if path.stat().st_size > _LARGEST:
         raise UsageError(f"{path.name} is larger than {_LARGEST >> 20} MB")
     try:
-        return _PlainUnpickler(io.BytesIO(path.read_bytes())).load()
+        data = path.read_bytes()
+        if (
+            len(data) > _SMALL
+            and sum(1 for _ in itertools.islice(pickletools.genops(data), _MOST_STEPS)) == _MOST_STEPS
+        ):
+            raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
+        return _PlainUnpickler(io.BytesIO(data)).load()
     except UsageError as error:
         raise UsageError(f"{path.name} was not read: {error}") from None
     except Exception as error:
@@ -75,7 +86,7 @@ def _numpy_part(name: str) -> Any:
     if name == "dtype":
         return _numpy_dtype
     if name == "ndarray":
-        return np.ndarray
+        return name  # only `_reconstruct` is told it; the class itself could be called with any shape
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from operant._util.checks import is_whole, whole_number
 from operant._util.statistics import iqm, paired_worse
 from operant.errors import ConfigError, UsageError, unknown
+from operant.sites.wrapper import RESULT_NAMES
 
 if TYPE_CHECKING:
     from operant.tracking.exchange.tfevents_read import EventFileReader
@@ -23,6 +25,8 @@ _MEAN_LAST = re.compile(r"mean_last_([1-9][0-9]*)")
 _RULES = ("last", "max", "min", "mean_last_N")
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|inf|nan)"
 _MOST_LINE = 1 << 16
+_LARGEST_JSON = 4 << 20  # lists in lists take thirty times their text
+_NOTHING: dict[str, Any] = {}
 RACE_ALPHA = 0.1
 _FEWEST_FOR_TEST = 2
 
@@ -84,10 +88,14 @@ def _compile(pattern: Any, attribute: str) -> re.Pattern[str]:
 class JobReader:
     """Follows one attempt of one job through its files."""
 
-    def __init__(self, folder: Path, work: Path, rule: RewardRule) -> None:
+    def __init__(self, folder: Path, work: Path, rule: RewardRule, foreign: Sequence[str] = ()) -> None:
         self.folder = folder
         self.work = work
         self.rule = rule
+        self.foreign = foreign
+        """Names in the work folder that lead to what is not the job's own."""
+        self.reported = False
+        """Whether its result was there, if only as NaN."""
         self.printed: Reports = []
         self._run: Run | None = None
         self._events: dict[Path, EventFileReader] = {}
@@ -125,50 +133,63 @@ class JobReader:
         history = self.history(tag)
         return float(history[-1]["value"]) if history else None
 
-    def result(self) -> tuple[float | None, str | None]:
-        """The reward of a job that has ended, and what was wrong if there is none though there should be."""
-        self.refresh(ended=True)
-        values = [float(point["value"]) for point in self.history()]
-        if values:
-            reward = self.rule.reward_of(values)
-            return reward, None if reward is not None else f"its last {self.rule.attribute!r} is no number"
-        if self.rule.pattern is not None:
-            return None, f"no line of its output fits the pattern {self.rule.pattern.pattern!r}"
+    def result(self, info: Mapping[str, Any] = _NOTHING) -> tuple[float | None, str | None]:
+        """The reward of a job that has ended, and what was wrong if there is none though there should be.
+
+        ``info`` is what its site says of the end. Whatever the job left, this judges it and raises nothing.
+        """
         try:
-            return self._result_file()
+            self.refresh(ended=True)
+            values = [float(point["value"]) for point in self.history()]
+            if not values and self.rule.pattern is not None:
+                return None, f"no line of its output fits the pattern {self.rule.pattern.pattern!r}"
+            if not values:
+                values = self._result_file(info.get("results"))
         except UsageError as error:
             return None, str(error)
+        except Exception as error:
+            return None, f"its result cannot be read: {type(error).__name__}: {error}"
+        if not values:
+            return None, f"it reported no {self.rule.attribute!r}" if self.rule.scalars else None
+        self.reported = True
+        reward = self.rule.reward_of(values)
+        return reward, None if reward is not None else f"its last {self.rule.attribute!r} is no number"
 
-    def _result_file(self) -> tuple[float | None, str | None]:
-        for name in ("result.json", "result.pkl"):
+    def _result_file(self, written: Any) -> list[float]:
+        """The values in the result file that this attempt wrote; of a wrapper that does not say, any counts."""
+        for name in RESULT_NAMES:
             path = self.work / name
-            if not path.is_file():
+            if not path.is_file() or (isinstance(written, list) and name not in written):
                 continue
             if name.endswith(".json"):
+                if path.stat().st_size > _LARGEST_JSON:
+                    raise UsageError(f"{name} is larger than {_LARGEST_JSON >> 20} MB")
                 try:
                     content = json.loads(path.read_bytes())
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise UsageError(f"{name} cannot be read: {error}") from None
             else:
                 from operant.schedulers.planning.pickles import load_plain_pickle
 
                 content = load_plain_pickle(path)
-            return self._reward_in(content, name)
-        return None, f"it reported no {self.rule.attribute!r}" if self.rule.scalars else None
+            return self._values_in(content, name)
+        return []
 
-    def _reward_in(self, content: Any, name: str) -> tuple[float | None, str | None]:
+    def _values_in(self, content: Any, name: str) -> list[float]:
         if isinstance(content, Mapping):
             if self.rule.attribute not in content:
-                raise UsageError(f"{name}: {unknown('key', self.rule.attribute, content)}")
+                keys = [key[:80] for key in itertools.islice(content, 20) if isinstance(key, str)]
+                raise UsageError(f"{name}: {unknown('key', self.rule.attribute, keys)}")
             content = content[self.rule.attribute]
         if hasattr(content, "tolist"):
             content = content.tolist()
-        values = content if isinstance(content, list) else [content]
         try:
-            numbers = [float(value) for value in values]
+            return [float(value) for value in (content if isinstance(content, list) else [content])]
         except (TypeError, ValueError):
-            raise UsageError(f"{name}: {self.rule.attribute!r} is no number: {content!r:.80}") from None
-        return self.rule.reward_of(numbers), None
+            kind = f"{content!r:.80}" if isinstance(content, str | None) else f"a {type(content).__name__}"
+            raise UsageError(f"{name}: {self.rule.attribute!r} is no number but {kind}") from None
+        except OverflowError:
+            raise UsageError(f"{name}: {self.rule.attribute!r} is too large for a number") from None
 
     def _read_stdout(self, ended: bool) -> bool:
         assert self.rule.pattern is not None
@@ -192,13 +213,15 @@ class JobReader:
         assert self.rule.pattern is not None
         for found in self.rule.pattern.finditer(line):
             named = found.groupdict()
+            step = named.get("step")
             try:
                 value = float(named.get("value") or found[1])
+                iteration = int(step) if step else len(self.printed)
             except (TypeError, ValueError):
                 continue
-            step = named.get("step")
+            if abs(iteration) >> 63:
+                continue
             created = int((self.folder / "stdout").stat().st_mtime * 1000)
-            iteration = int(step) if step else len(self.printed)
             self.printed.append({"iteration": iteration, "value": value, "created": created})
 
     def _read_events(self) -> bool:
@@ -206,7 +229,7 @@ class JobReader:
         from operant.tracking.exchange.tfevents_read import EventFileReader, ScalarEvent, find_event_files
 
         fresh = False
-        for path in find_event_files(self.work):
+        for path in find_event_files(self.work, without=self.foreign):
             reader = self._events.setdefault(path, EventFileReader(path))
             for event in reader.poll():
                 if isinstance(event, ScalarEvent):

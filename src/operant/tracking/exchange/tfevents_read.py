@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -205,14 +205,16 @@ def _wrong_rows(data: bytes, begins: NDArray[np.int64], length: int) -> NDArray[
     return wrong
 
 
-def find_event_files(folder: str | os.PathLike[str]) -> list[Path]:
+def find_event_files(folder: str | os.PathLike[str], *, without: Collection[str] = ()) -> list[Path]:
     """Every event file below `folder`, those of one run next to each other and in the order they were begun.
 
     As in TensorBoard, each folder that holds event files is a run (`run_name`), and links are followed; but a
-    folder to which several links lead is listed once, so a link to a folder above is no endless loop.
+    folder to which several links lead is listed once, so a link to a folder above is no endless loop. Paths in
+    `without`, relative to `folder`, are passed over.
     """
     found: list[Path] = []
     seen: set[tuple[int, int]] = set()
+    passed_over = {Path(folder, name) for name in without}
     for parent, subfolders, names in os.walk(folder, followlinks=True):
         try:
             status = Path(parent).stat()
@@ -223,6 +225,9 @@ def find_event_files(folder: str | os.PathLike[str]) -> list[Path]:
             subfolders.clear()
             continue
         seen.add(identity)
+        if passed_over:
+            subfolders[:] = [name for name in subfolders if Path(parent, name) not in passed_over]
+            names = [name for name in names if Path(parent, name) not in passed_over]
         subfolders.sort()
         found += [Path(parent, name) for name in names if _is_event_file(name)]
     return sorted(found, key=lambda path: (path.parent, path.name))
