@@ -76,8 +76,9 @@ def test_report_outside_of_a_search_does_nothing() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_must_be_numbers(kind: str) -> None:
     search = grid(lambda c: report("one", 1.0), kind, 1).max_retries(0)
-    search.run()
-    assert search.history[0].status == "ERROR" and "two numbers" in (search.history[0].error or "")
+    with pytest.raises(NoResultError, match="two numbers"):
+        search.run()
+    assert search.history[0].status == "ERROR"
 
 
 class EndsLow(BaseAssessor):
