@@ -79,4 +79,4 @@ journeys: setup  ## files and switches between files on the three ways through t
 	@$(BIN)/python benchmarks/journeys.py
 
 clean:
-	rm -rf $(VENV) .venv-* node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz

@@ -16,6 +16,7 @@ __all__ = [
 ]
 
 KeyPath = tuple[str | int, ...]
+_LONGEST = 1000  # characters of a message
 
 
 class OperantError(Exception):
@@ -42,6 +43,8 @@ class ConfigError(UsageError):
     """
 
     def __init__(self, message: str, path: KeyPath = (), *, file: str | None = None, line: int | None = None) -> None:
+        if len(message) > _LONGEST:  # it quotes what was given, which may be anything
+            message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 4 :]}"
         super().__init__(message)
         self.message = message
         self.path = path

@@ -7,7 +7,9 @@ from typing import ClassVar
 from operant.testing import AlgorithmContract
 
 DISCRETE = AlgorithmContract.envs[:3]
+CONTINUOUS = ("operant.envs.identity:ContinuousIdentity", "Pendulum-v1")
 REPLAY = {"train_every": 6, "learning_starts": 12, "batch": 8, "buffer": 200, "target_every": 20}
+CONTROL = {"train_every": 6, "learning_starts": 12, "batch": 8, "buffer": 200}
 
 
 class TestPPO(AlgorithmContract):
@@ -29,3 +31,27 @@ class TestPrioritizedDQN(AlgorithmContract):
     name = "dqn"
     settings: ClassVar = {**REPLAY, "prioritized": True, "n_step": 3, "dueling": True}
     envs = DISCRETE
+
+
+class TestDDPG(AlgorithmContract):
+    name = "ddpg"
+    settings: ClassVar = {**CONTROL, "noise": "ou"}
+    envs = CONTINUOUS
+
+
+class TestTD3(AlgorithmContract):
+    name = "td3"
+    settings = CONTROL
+    envs = CONTINUOUS
+
+
+class TestSAC(AlgorithmContract):
+    name = "sac"
+    settings = CONTROL
+    envs = CONTINUOUS
+
+
+class TestPrioritizedSAC(AlgorithmContract):
+    name = "sac"
+    settings: ClassVar = {**CONTROL, "prioritized": True, "n_step": 3, "actor_every": 2, "learn_temperature": False}
+    envs = CONTINUOUS

@@ -22,6 +22,7 @@ import json, sys, time
 json.dump({"acc": int(sys.argv[1]) / 10}, open("result.json", "w"))
 print("x is", sys.argv[1])
 if sys.argv[1] == "13":
+    print("it went so well\\nno such luck", file=sys.stderr)
     sys.exit(3)
 if sys.argv[1] == "99":
     time.sleep(600)
@@ -58,10 +59,13 @@ def test_a_search_from_the_beginning_to_its_removal(project: Path, capsys: pytes
     assert init_main([]) == 0 and (project / ".operant" / "searches").is_dir()
     assert run_main(["--task", "first", "search.yaml"]) == 0
     said = output(capsys)
-    assert "job 1 finished acc 0.7" in said and "job 2 error - exit code 3" in said and "best acc 0.7" in said
+    assert "job 1 finished acc 0.7" in said and "best acc 0.7" in said
+    assert "job 2 error - exit code 3: no such luck (see .operant/searches/first/jobs/2/stderr)" in said
+    assert "page http://127.0.0.1:4270/compare/" in said and "goes on with it" not in said
 
     assert ctl_main(["show"]) == 0
-    assert "first  FINISHED  4     1 error, 3 finished  0.7" in output(capsys)
+    said = output(capsys)
+    assert "first  FINISHED  4     1 error, 3 finished  0.7   http://127.0.0.1:4270/compare/" in said
 
     assert ctl_main(["show", "--task", "first", "--json"]) == 0
     found = json.loads(output(capsys))
@@ -85,9 +89,15 @@ def test_a_search_from_the_beginning_to_its_removal(project: Path, capsys: pytes
     assert found["jobs"][0]["started"] < found["jobs"][0]["ended"]
 
     assert ctl_main(["show", "-t", "first", "--jobs", "1,first-3", "--out", "task.yaml"]) == 0
-    assert [job["reward"] for job in yaml.safe_load(Path("task.yaml").read_text())["jobs"]] == [0.7, 0.5]
+    text = Path("task.yaml").read_text()
+    assert [job["reward"] for job in yaml.safe_load(text)["jobs"]] == [0.7, 0.5]
+    assert "&id" not in text and "*id" not in text  # the best one's settings are there twice
+    capsys.readouterr()
+    assert ctl_main(["show", "-t", "first", "--jobs", "1,3"]) == 0
+    assert "2 jobs (2 finished)" in output(capsys)
     assert ctl_main(["show", "-t", "first", "--scalar"]) == 0
-    assert "group 'together'" in output(capsys)
+    said = output(capsys)
+    assert "group 'together'" in said and "what a job printed is in .operant/searches/first/jobs/2/stderr" in said
 
     assert ctl_main(["export", "--task", "first", "--tar-path", "out/a.tar.gz"]) == 0
     assert ctl_main(["rm", "--task", "first"]) == 0
@@ -121,6 +131,7 @@ def test_mistakes_are_one_line_on_stderr(project: Path, capsys: pytest.CaptureFi
         (run_main, ["--task", "s", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
         (run_main, ["--task", "../s", "search.yaml"], "not valid"),
         (run_main, ["--task", "s", "search.yaml", "--symlinks=nothing"], "there is no 'nothing'"),
+        (run_main, ["--task", "s", "search.yaml", "--resume"], "unknown search 's'"),
         (ctl_main, ["show", "--task", "s"], "unknown search 's'"),
         (ctl_main, ["stop", "--task", "s"], "unknown search 's'"),
         (ctl_main, ["import", "--tar-path", "none.tar.gz"], "there is no archive"),
@@ -129,6 +140,32 @@ def test_mistakes_are_one_line_on_stderr(project: Path, capsys: pytest.CaptureFi
         assert main(words) == 1
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
+
+
+def test_a_search_in_which_nothing_succeeded_has_failed_and_says_how_to_go_on(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_config(project, [13])
+    assert run_main(["-t", "s", "search.yaml"]) == 1
+    said = output(capsys)
+    assert "search s: error (no job succeeded)" in said and "search-run --task s search.yaml --resume" in said
+    assert ctl_main(["show", "-t", "s"]) == 0
+    assert "s: ERROR, 1 jobs (1 error)" in output(capsys)
+    (project / "program.py").write_text(PROGRAM.replace("sys.exit(3)", "pass"))
+    assert run_main(["-t", "s", "search.yaml", "--resume"]) == 0
+
+
+def test_stop_and_rm_end_what_killed_wrappers_left_behind(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_config(project, [3])
+    assert run_main(["-t", "s", "search.yaml"]) == 0
+    claim = json.loads((project / ".operant" / "searches" / "s" / "jobs" / "0" / "claim-1").read_text())
+    env = {**os.environ, "OPERANT_JOB_TOKEN": claim["token"]}
+    for command in (["stop", "-t", "s"], ["rm", "-t", "s"]):
+        left = subprocess.Popen(["sleep", "600"], env=env)
+        code = ctl_main(command)
+        left.kill()  # which comes too late
+        assert (code, left.wait()) == (0, -15)
+    assert "1 process that its jobs had left behind was ended" in output(capsys)
 
 
 def test_a_misspelt_job_or_task_names_the_nearest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

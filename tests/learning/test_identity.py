@@ -23,6 +23,7 @@ DQN = {
     "gamma": 0.5,
     "exploration_fraction": 0.5,
 }
+CONTROL = {"train_every": 8, "updates": 4, "learning_starts": 100, "batch": 64, "learning_rate": 3e-3, "gamma": 0.5}
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def root(tmp_path):
 
 
 def config(env, algorithm, steps, **model):
-    relu = algorithm["name"] == "dqn"
+    relu = algorithm["name"] not in ("ppo", "a2c")
     return {
         "total_steps": steps,
         "env": {"id": ENVS + env, "num_envs": 8},
@@ -60,6 +61,9 @@ def config(env, algorithm, steps, **model):
         ("DictIdentity", DQN, 3_500, 18.0),
         ("MaskedIdentity", DQN, 4_000, 18.0),
         ("DiscreteIdentity", {**DQN, "target_every": 0, "double": False}, 6_000, 18.0),
+        ("ContinuousIdentity", {"name": "ddpg", **CONTROL}, 4_000, -1.0),
+        ("ContinuousIdentity", {"name": "td3", **CONTROL}, 4_000, -1.0),
+        ("ContinuousIdentity", {"name": "sac", **CONTROL}, 4_000, -1.0),
         ("DiscreteIdentity", {**DQN, "dueling": True, "prioritized": True, "n_step": 3}, 8_000, 18.0),
     ],
     ids=lambda one: one if isinstance(one, str) else one["name"] if isinstance(one, dict) else str(one),

@@ -17,6 +17,7 @@ from operant.schedulers.engine.state import read_state
 from operant.schedulers.views.display import LineView, TableView
 from operant.schedulers.views.overview import describe
 from operant.tracking.reading.compares import list_compares
+from operant.tracking.reading.index import Index
 
 PYTHON = sys.executable
 
@@ -62,6 +63,8 @@ def test_an_assessor_ends_bad_jobs_early(tmp_path: Path) -> None:
     state, _ = read_state(tmp_path / "searches" / "s")
     assert [job.status for job in state.jobs.values()] == ["FINISHED", "FINISHED", "STOPPED", "FINISHED"]
     assert state.jobs["2"].reason == "assessor" and state.jobs["2"].reward == 0.1 and outcome.reward == 0.9
+    rows = {row.id: row.status for row in Index(tmp_path).rows()}
+    assert rows == {"s/0": "FINISHED", "s/1": "FINISHED", "s/2": "STOPPED", "s/3": "FINISHED"}
 
 
 def test_a_paused_job_goes_on_where_it_was(tmp_path: Path) -> None:

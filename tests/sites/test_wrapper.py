@@ -17,6 +17,7 @@ from tests.machine import patience
 
 from operant.sites import Event, Limits, LocalSite, Submission, wrapper
 from operant.sites.base import SystemClock
+from operant.sites.local import end_leftovers
 
 PYTHON = sys.executable
 
@@ -313,6 +314,39 @@ def test_jobs_end_with_their_controller_and_say_so(tmp_path: Path) -> None:
     assert found["j/1/t"].state == "ended" and found["j/1/t"].record["reason"] == "controller_lost"
     assert found["other/1/t"].state == "unknown"
     assert not alive(main) and not alive(grandchild)
+
+
+def kill_all_at_once(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
+    """The controller, its fork server and the wrapper; stopped first, so that none can see another go."""
+    wrapper_pid = json.loads((tmp_path / "jobs" / "j" / "claim-1").read_text())["pid"]
+    server = int(Path(f"/proc/{wrapper_pid}/stat").read_text().rpartition(")")[2].split()[1])
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (controller.pid, server, wrapper_pid):
+            os.kill(pid, number)
+    controller.communicate()
+    assert wait_until(lambda: not alive(wrapper_pid) and not alive(server))
+
+
+@pytest.mark.parametrize("by", ["find", "end_leftovers"])
+def test_daemons_of_jobs_end_though_all_who_saw_to_them_were_killed(tmp_path: Path, by: str) -> None:
+    text = FORKS.format("open('main', 'w').write(str(os.getpid())); time.sleep(600)")
+    controller = subprocess.Popen([PYTHON, "-c", CONTROLLER, str(tmp_path), text], stdout=subprocess.PIPE)
+    work = tmp_path / "jobs" / "j" / "work"
+    grandchild, main = read_pid(work / "grandchild"), read_pid(work / "main")
+    kill_all_at_once(tmp_path, controller)
+    assert alive(grandchild)
+    other = tmp_path / "other" / "jobs" / "j"  # of another search with a job of that name
+    other.mkdir(parents=True)
+    claim = json.loads((tmp_path / "jobs" / "j" / "claim-1").read_text())
+    (other / "claim-1").write_text(json.dumps({**claim, "token": "j/1/another"}))
+    assert end_leftovers(tmp_path / "other") == 0
+    (other / "claim-1").write_text(json.dumps({**claim, "boot": "before the machine was started again"}))
+    assert end_leftovers(tmp_path / "other") == 0 and alive(grandchild)
+    if by == "find":
+        assert LocalSite(tmp_path).find(["j/1/t"])["j/1/t"].state == "unknown"
+    else:
+        assert end_leftovers(tmp_path) >= 1
+    assert not alive(main) and not alive(grandchild) and end_leftovers(tmp_path) == 0
 
 
 def test_a_full_disk_costs_output_but_not_the_job(tmp_path: Path) -> None:

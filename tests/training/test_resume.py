@@ -16,6 +16,8 @@ PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
 A2C = {"name": "a2c"}
 DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
 RAINBOWISH = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
+TD3 = {"name": "td3", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "noise": "ou"}
+SAC = {"name": "sac", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "prioritized": True}
 
 CARTPOLE = {"id": "CartPole-v1", "num_envs": 4}
 PENDULUM = {"id": "Pendulum-v1", "num_envs": 4, "normalize_obs": True, "normalize_reward": True}
@@ -78,6 +80,9 @@ def assert_same(one, other, path=""):
         (DQN, GYMNASIUM),
         (DQN, MASKED),
         (RAINBOWISH, CARTPOLE),
+        (TD3, PENDULUM),
+        (SAC, PENDULUM),
+        (SAC, HOPPER),
     ],
     ids=lambda one: (
         f"{one.get('name') or one['id'].rpartition(':')[2]}{'+' if one.get('prioritized') else ''}"
@@ -116,6 +121,28 @@ def test_resumed_equals_uninterrupted(root, algorithm, env, **model):
     assert whole.evaluations == resumed.evaluations
     history = Run.open(resumed.run_id, root).scalars("evaluation/return")
     assert list(history["step"]) == [step for step, _ in whole.evaluations]
+
+
+def test_a_job_that_is_started_again_goes_on_exactly(root, tmp_path, monkeypatch):
+    config = {
+        "total_steps": 640,
+        "env": CARTPOLE,
+        "algorithm": PPO,
+        "model": {"hidden": [16]},
+        "evaluation": {"every": 200, "episodes": 2},
+        "checkpoint": {"every": 150},
+    }
+    whole = train(config, root=root)
+    run = tmp_path / "jobs" / "0" / "run"
+    monkeypatch.setenv("OPERANT_RUN_DIR", str(run))
+    monkeypatch.setenv("OPERANT_RUN_ID", "search/0")
+    with pytest.raises(Interrupted):
+        train({**config, "callbacks": [interrupt_at(400)]})
+    monkeypatch.setenv("OPERANT_RESTART", "1")  # as the wrapper says when a cluster has preempted it
+    monkeypatch.setenv("OPERANT_RESUME_FROM", str(run / "checkpoints"))
+    resumed = train(config)
+    assert resumed.evaluations == whole.evaluations
+    assert list(Run(run).scalars("evaluation/return")["step"]) == [step for step, _ in whole.evaluations]
 
 
 @pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])

@@ -12,33 +12,42 @@ if TYPE_CHECKING:
     from operant.algorithms.a2c import A2C, A2CSettings
     from operant.algorithms.base import BaseAlgorithm
     from operant.algorithms.contracts import Actor, ActOut, Algorithm, DataSpec, Policy
+    from operant.algorithms.ddpg import DDPG, TD3, DDPGSettings, TD3Settings
     from operant.algorithms.dqn import DQN
     from operant.algorithms.dqn_settings import DQNSettings
     from operant.algorithms.errors import DivergedError
     from operant.algorithms.ppo import PPO, PPOSettings
+    from operant.algorithms.sac import SAC, SACSettings
 
 __all__ = [
     "A2C",
     "ALGORITHMS",
+    "DDPG",
     "DQN",
     "PPO",
+    "SAC",
+    "TD3",
     "A2CSettings",
     "ActOut",
     "Actor",
     "Algorithm",
     "BaseAlgorithm",
+    "DDPGSettings",
     "DQNSettings",
     "DataSpec",
     "DivergedError",
     "PPOSettings",
     "Policy",
+    "SACSettings",
+    "TD3Settings",
     "find_algorithm",
 ]
 
 ALGORITHMS = Registry("algorithm", entry_point_group="operant.algorithms")
 """Classes of `Algorithm` by their names in configs."""
-for _name in ("a2c", "dqn", "ppo"):  # torch is loaded with the module, when the name is asked for
-    ALGORITHMS.declare(_name, f"operant.algorithms.{_name}:{_name.upper()}")
+# torch is loaded with the module, when the name is asked for.
+for _name, _home in {"a2c": "a2c", "ddpg": "ddpg", "dqn": "dqn", "ppo": "ppo", "sac": "sac", "td3": "ddpg"}.items():
+    ALGORITHMS.declare(_name, f"operant.algorithms.{_home}:{_name.upper()}")
 
 _HOMES = {
     "A2C": "a2c",
@@ -47,6 +56,8 @@ _HOMES = {
     "Actor": "contracts",
     "Algorithm": "contracts",
     "BaseAlgorithm": "base",
+    "DDPG": "ddpg",
+    "DDPGSettings": "ddpg",
     "DQN": "dqn",
     "DQNSettings": "dqn_settings",
     "DataSpec": "contracts",
@@ -54,6 +65,10 @@ _HOMES = {
     "PPO": "ppo",
     "PPOSettings": "ppo",
     "Policy": "contracts",
+    "SAC": "sac",
+    "SACSettings": "sac",
+    "TD3": "ddpg",
+    "TD3Settings": "ddpg",
 }
 
 

@@ -86,7 +86,9 @@ class QPolicy(BasePolicy):
     ) -> None:
         super().__init__(observation_space, action_space, settings, model, seed)
         if not self.actions.discrete or self.actions.shape != ():
-            raise UsageError(f"DQN chooses one of n actions; {action_space} is not Discrete (PPO and A2C take it)")
+            raise UsageError(
+                f"DQN chooses one of n actions; {action_space} is not Discrete (PPO, A2C or SAC may take it)"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_q_network(self.adapter, self.actions, self.model, self.settings.dueling)

@@ -8,11 +8,12 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from operant._util.units import printable
 from operant.status import Status
 
-__all__ = ["folded", "iso", "print_table", "sparkline", "terminal_columns"]
+__all__ = ["folded", "iso", "print_table", "sparkline", "terminal_columns", "yaml_text"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS: dict[str, str] = {
@@ -62,6 +63,15 @@ def print_table(
         lines.append(line.replace("\n", below))
     print("\n".join(lines))
     return left_out
+
+
+def yaml_text(content: Any) -> str:
+    """As YAML that any reader takes: a value that occurs twice is written twice, without anchors and aliases."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    dumper = type("_Dumper", (base,), {"ignore_aliases": lambda *_: True})
+    return str(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
 def terminal_columns() -> int | None:

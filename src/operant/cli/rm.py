@@ -7,6 +7,7 @@ import secrets
 import time
 from pathlib import Path
 
+from operant.cli._terminal import yaml_text
 from operant.errors import UsageError
 from operant.tracking.places import find_root
 
@@ -19,23 +20,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import yaml
-
-    from operant.schedulers.engine.state import controller_is_alive
+    from operant.schedulers.engine.state import controller_is_alive, read_state
     from operant.schedulers.views.overview import describe, find_search
     from operant.sites.code import remove_tree
+    from operant.sites.local import end_leftovers
     from operant.tracking.reading.compares import leave_compares
 
     root = find_root()
     folder = find_search(root, args.task)
     if controller_is_alive(folder):
         raise UsageError(f"the search {args.task!r} is running; `search-ctl stop --task {args.task}` stops it")
+    if read_state(folder)[0].outlives_controller:
+        from operant.schedulers.engine.detached import end_jobs
+
+        end_jobs(folder)
     if args.out.exists():
         stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(args.out.stat().st_mtime))
         args.out.rename(args.out.with_name(f"{args.out.stem}.{stamp}{args.out.suffix}"))
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(describe(folder), Dumper=dumper, sort_keys=False, allow_unicode=True)
-    args.out.write_text(text, encoding="utf-8")
+    args.out.write_text(yaml_text(describe(folder)), encoding="utf-8")
+    end_leftovers(folder)
     # Renamed first: a removal that is interrupted leaves no half of a search behind.
     doomed = folder.with_name(f".removed-{secrets.token_hex(6)}")
     folder.rename(doomed)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     _common(parser)
-    parser.add_argument("--status", help="only runs with this status (RUNNING, FINISHED, ERROR, KILLED, SILENT)")
+    parser.add_argument(
+        "--status", help="only runs with this status (RUNNING, FINISHED, STOPPED, ERROR, KILLED, SILENT)"
+    )
     parser.add_argument("--tag", action="append", default=[], help="only runs with this tag; may be given again")
     parser.add_argument("--last", type=int, metavar="N", help="only the newest N")
     parser.set_defaults(action=_list)

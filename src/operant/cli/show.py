@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from operant._util.units import duration, printable
-from operant.cli._terminal import print_table
+from operant.cli._terminal import print_table, yaml_text
 from operant.errors import UsageError
 from operant.tracking.places import find_root
 
@@ -55,7 +55,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(found, indent=None if len(found["jobs"]) > 100 else 2)
     elif args.out is None:
-        _print_search(found)
+        _print_search(found, folder)
     return 0
 
 
@@ -71,6 +71,7 @@ def _add_urls(root: Path, found: dict[str, Any]) -> None:
 
 def _show_all(root: Path, args: argparse.Namespace) -> int:
     from operant.schedulers.views.overview import describe, list_searches
+    from operant.web.address import address_of, compare_url
 
     found = [describe(folder) for folder in list_searches(root)]
     for one in found:
@@ -83,15 +84,16 @@ def _show_all(root: Path, args: argparse.Namespace) -> int:
     elif not short:
         print(f"There are no searches in {root}; `search-run --task NAME FILE` starts one.")
     elif args.out is None:
-        rows = [[one["task"], one["status"], str(one["jobs"]), _counts(one), _best(one)] for one in short]
-        print_table(["task", "status", "jobs", "of them", "best"], rows)
+        rows = [[one["task"], one["status"], str(one["jobs"]), _counts(one), _best(one), one["url"]] for one in short]
+        if print_table(["task", "status", "jobs", "of them", "best", "page"], rows, whole="page", spare="page"):
+            print(f"a search's page is {compare_url(address_of(root), 'TASK', None)}")
         for one in short:
             if one["damage"]:
                 print(f"{one['task']}: {one['damage']}")
     return 0
 
 
-def _print_search(found: dict[str, Any]) -> None:
+def _print_search(found: dict[str, Any], folder: Path) -> None:
     print(f"{found['task']}: {found['status']}, {len(found['jobs'])} jobs ({_counts(found)})")
     if found["damage"]:
         print(printable(found["damage"]))
@@ -111,16 +113,35 @@ def _print_search(found: dict[str, Any]) -> None:
         return
     scalars = sorted({tag for job in jobs for tag in job.get("scalars", ())})
     rows = []
+    placed = any("site_id" in job for job in jobs)
     templates: dict[Any, str] = {}
     for job in jobs:
         took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
         settings = _settings(job["arg_dict"], templates)
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
-        rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told, job["url"]])
-    headings = ["job", "status", "reward", "took", *scalars, "settings", "", "page"]
+        where = [_waited(job), _where(job)] if placed else []
+        rows.append(
+            [job["id"], job["status"], _number(job["reward"]), *where, took, *shown, settings, told, job["url"]]
+        )
+    headings = ["job", "status", "reward", *(["waited", "where"] if placed else []), "took", *scalars]
+    headings += ["settings", "", "page"]
     if print_table(headings, rows, whole="page", spare="page"):
         print(f"a job's page is {jobs[0]['url'].removesuffix(jobs[0]['id'])}JOB")
+    failed = [job["id"] for job in jobs if job.get("error") and (folder / "jobs" / job["id"] / "stderr").exists()]
+    if failed:
+        place = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        print(f"what a job printed is in {place / 'jobs' / (failed[0] if len(failed) == 1 else 'JOB') / 'stderr'}")
+
+
+def _waited(job: dict[str, Any]) -> str:
+    return duration(job["waited"]) if "waited" in job else ""
+
+
+def _where(job: dict[str, Any]) -> str:
+    """The node, what the site calls the job, and why it waits."""
+    parts = (job.get("node"), job.get("site_id"), job.get("queue"))
+    return printable(" ".join(one for one in parts if one))
 
 
 def _settings(config: dict[str, Any], templates: dict[Any, str]) -> str:
@@ -166,10 +187,7 @@ def _json_ready(value: Any) -> Any:
 
 
 def _write_yaml(path: Path, content: Any) -> None:
-    import yaml
-
     if path.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--out writes YAML: give a file that ends in .yaml, not {str(path)!r}")
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    path.write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    path.write_text(yaml_text(content), encoding="utf-8")
     print(f"Wrote {path}")

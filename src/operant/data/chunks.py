@@ -12,7 +12,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -93,12 +93,28 @@ def read(folder: Path, name: str) -> dict[str, Array]:
         raise OperantError(f"the checkpoint names the replay file {name!r}, which is no name of such a file")
     path = folder / name
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+        with path.open("rb") as file:
+            return read_arrays(file)
     except FileNotFoundError:
         raise OperantError(f"the replay file {path} is missing; its checkpoint cannot be loaded") from None
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError) as error:
+    except (OperantError, OSError) as error:
         raise OperantError(f"the replay file {path} is damaged: {error}") from error
+
+
+def read_arrays(file: BinaryIO) -> dict[str, Array]:
+    """The arrays of an npz file, which are no larger than the file: ours are not packed, so one that is is no file of
+    ours and may be made to fill a memory."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+                raise OperantError("it is packed, which no file of Operant's is")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except OperantError:
+        raise
+    except Exception as error:  # numpy's parser of headers fails in many ways
+        raise OperantError(f"cannot be read: {type(error).__name__}: {error!s:.200}") from None
 
 
 def check_chunks(folder: Path, manifest: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from typing import Any
@@ -18,14 +19,16 @@ from operant.models.spaces import ActionSpec
 _ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
-def build_mlp(inputs: int, hidden: tuple[int, ...], outputs: int | None, activation: str) -> nn.Sequential:
+def build_mlp(
+    inputs: int, hidden: tuple[int, ...], outputs: int | None, activation: str, layer_norm: bool = False
+) -> nn.Sequential:
     """Linear layers with an activation behind each but the last; without `outputs` the last hidden one ends it."""
     if activation not in _ACTIVATIONS:
         raise UsageError(f"there is no activation {activation!r}{nearest(activation, _ACTIVATIONS)}: tanh or relu")
     layers: list[nn.Module] = []
     size = inputs
     for width in hidden:
-        layers += [nn.Linear(size, width), _ACTIVATIONS[activation]()]
+        layers += [nn.Linear(size, width), *([nn.LayerNorm(width)] if layer_norm else []), _ACTIVATIONS[activation]()]
         size = width
     if outputs is not None:
         layers.append(nn.Linear(size, outputs))
@@ -164,10 +167,53 @@ class DuelingQNetwork(nn.Module):
         return out
 
 
-def call_module(module: nn.Module, obs: Any) -> Any:
+class PolicyNetwork(nn.Module):
+    """`forward(obs)` -> what a policy is made of, one row for each observation."""
+
+    def __init__(self, actor: nn.Module, encoder: nn.Module | None = None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.actor = actor
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        out: torch.Tensor = call_module(self.actor, obs if self.encoder is None else self.encoder(obs))
+        return out
+
+
+class Critic(nn.Module):
+    """`forward(obs, action) -> Q` of each row; a module of the user's own is called with both."""
+
+    def __init__(self, q: nn.Module, encoder: nn.Module | None = None, own: bool = False) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.q = q
+        self._own = own
+
+    def forward(self, obs: Any, action: torch.Tensor) -> torch.Tensor:
+        if self._own:
+            value = call_module(self.q, obs if isinstance(obs, dict) else {"state": obs}, action=action)
+        else:
+            features = obs if self.encoder is None else self.encoder(obs)
+            value = self.q(torch.cat([features, action], dim=1))
+        return value.reshape(len(action))  # type: ignore[no-any-return]
+
+
+class Critics(nn.Module):
+    """Several critics of the same actions: `forward(obs, action) -> Q` [C, B]."""
+
+    def __init__(self, critics: list[Critic]) -> None:
+        super().__init__()
+        self.critics = nn.ModuleList(critics)
+
+    def forward(self, obs: Any, action: torch.Tensor) -> torch.Tensor:
+        return torch.stack([critic(obs, action) for critic in self.critics])
+
+
+def call_module(module: nn.Module, obs: Any, **further: Any) -> Any:
     """Call a module with an observation; the keys of a dict are matched to the arguments of `forward` by name."""
     if not isinstance(obs, dict):
         return module(obs)
+    obs = {**obs, **further}
     names = [
         name
         for name, parameter in inspect.signature(module.forward).parameters.items()
@@ -215,6 +261,39 @@ def _last_inputs(actor: nn.Module) -> int:
     if not isinstance(last, nn.Linear):
         raise UsageError("model.state_noise needs a policy that is an nn.Sequential with a Linear layer at its end")
     return last.in_features
+
+
+def build_policy(
+    adapter: ObservationAdapter, outputs: int, settings: ModelSettings, last: nn.Module | None = None
+) -> PolicyNetwork:
+    """A policy by itself; `last` comes behind its last layer."""
+    if settings.actor is not None:
+        return PolicyNetwork(load_module(settings.actor, settings.arguments))
+    encoder = None if adapter.is_flat else Encoder(adapter)
+    size = adapter.size if encoder is None else encoder.features
+    actor = build_mlp(size, settings.hidden, outputs, settings.activation)
+    if settings.orthogonal:
+        _orthogonal(actor, 0.01)
+    if last is not None:
+        actor.append(last)
+    return PolicyNetwork(actor, encoder)
+
+
+def build_critics(adapter: ObservationAdapter, actions: int, settings: ModelSettings, count: int) -> Critics:
+    """Critics of continuous actions; they share nothing, so that the smaller of two is a cautious one."""
+    critics = []
+    for _ in range(count):
+        if settings.critic is not None:
+            given = load_module(settings.critic, settings.arguments)
+            critics.append(Critic(copy.deepcopy(given) if given is settings.critic else given, own=True))
+            continue
+        encoder = None if adapter.is_flat else Encoder(adapter)
+        size = adapter.size if encoder is None else encoder.features
+        q = build_mlp(size + actions, settings.hidden, 1, settings.activation, settings.layer_norm)
+        if settings.orthogonal:
+            _orthogonal(q, 1.0)
+        critics.append(Critic(q, encoder))
+    return Critics(critics)
 
 
 def build_q_network(

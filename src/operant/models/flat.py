@@ -76,7 +76,7 @@ class FlatParameters:
         if share == 1.0:
             self.tensor.copy_(other.tensor)
         else:
-            self.tensor += share * (other.tensor - self.tensor)
+            self.tensor.lerp_(other.tensor, share)
 
 
 class FlatAdam:

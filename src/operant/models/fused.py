@@ -188,6 +188,28 @@ class FusedMLP:
                 return np.asarray(np.matmul(grad, layer.weight, out=grads.input))
         return None
 
+    def input_gradient(
+        self, grad: Array, columns: slice, rows: int, chosen: Array | None = None, slot: int = 0
+    ) -> Array:
+        """The gradient by some columns of the input; those of the layers are left alone, and so are the values.
+
+        :param rows: of the `forward` that this is for; `chosen`: those among them that `grad` is for.
+        """
+        space = self._space(rows, slot)
+        for number in range(len(self._layers) - 1, -1, -1):
+            layer = self._layers[number]
+            if layer.activation is not None:
+                value = space.values[number] if chosen is None else space.values[number][chosen]
+                if layer.activation == "tanh":
+                    grad = grad * (1.0 - value * value)
+                else:
+                    tensor = torch.from_numpy(grad)
+                    torch.ops.aten.threshold_backward.grad_input(tensor, torch.from_numpy(value), 0, grad_input=tensor)
+            if number == 0:
+                return np.asarray(grad @ layer.weight[:, columns])
+            grad = grad * layer.weight if layer.outputs == 1 else grad @ layer.weight
+        raise AssertionError("a chain has a layer")
+
     @staticmethod
     def _through_activation(activation: str, space: _Space, grads: _Gradients, number: int) -> None:
         if activation == "tanh":
@@ -199,3 +221,51 @@ class FusedMLP:
         else:
             grad = grads.tensors[number]
             torch.ops.aten.threshold_backward.grad_input(grad, space.torch_values[number], 0, grad_input=grad)
+
+
+class FusedCritics:
+    """Critics of continuous actions, each a fusable chain over observation and action side by side."""
+
+    def __init__(self, chains: list[nn.Sequential], flat: FlatParameters, observed: int) -> None:
+        self._chains = [FusedMLP(chain, flat) for chain in chains]
+        self._observed = observed
+        self._joined: dict[tuple[int, int], Array] = {}
+
+    def join(self, obs: Array, action: Array) -> Array:
+        """Both side by side; the memory is used again by the next call with as many rows."""
+        key = (len(obs), threading.get_ident())
+        joined = self._joined.get(key)
+        if joined is None:
+            joined = self._joined[key] = np.empty((len(obs), self._observed + action.shape[1]), np.float32)
+        joined[:, : self._observed] = obs
+        joined[:, self._observed :] = action
+        return joined
+
+    def forward(self, joined: Array) -> Array:
+        """Q [C, B]."""
+        return np.stack([chain.forward(joined)[:, 0] for chain in self._chains])
+
+    def backward(self, grad: Array) -> None:
+        """Gradients of all layers from that of Q [C, B]."""
+        for chain, part in zip(self._chains, grad, strict=True):
+            chain.backward(part[:, None])
+
+    def first(self, joined: Array) -> tuple[Array, Array]:
+        """Q of the first critic [B] and its gradient by the action [B, A]."""
+        q = self._chains[0].forward(joined)[:, 0]
+        return q, self._by_action(0, len(joined), None)
+
+    def least(self, joined: Array) -> tuple[Array, Array]:
+        """The smallest Q [B] and its gradient by the action [B, A]: of each row through that critic alone."""
+        q = self.forward(joined)
+        which = q.argmin(axis=0)
+        gradient: Array = np.empty((len(joined), joined.shape[1] - self._observed), q.dtype)
+        for number in range(len(q)):
+            chosen = np.flatnonzero(which == number)
+            if len(chosen):
+                gradient[chosen] = self._by_action(number, len(joined), chosen)
+        return q.min(axis=0), gradient
+
+    def _by_action(self, number: int, rows: int, chosen: Array | None) -> Array:
+        ones = np.ones((rows if chosen is None else len(chosen), 1), np.float32)
+        return self._chains[number].input_gradient(ones, slice(self._observed, None), rows, chosen)

@@ -24,6 +24,9 @@ class ModelSettings:
     log_std: float = setting(
         0.0, "start of the logarithm of the deviation of continuous actions; larger: explores more widely at first"
     )
+    layer_norm: bool = setting(
+        False, "critics of continuous actions: normalise behind each hidden layer; allows many updates for each step"
+    )
     state_noise: bool = setting(
         False,
         "continuous actions: noise by a random function of the last hidden layer, smoother than new noise (gSDE)",

@@ -96,6 +96,9 @@ class BaseSearcher:
     looks_at_results = True
     """False of a searcher that proposes the same whatever came of earlier proposals."""
 
+    reward_attribute = "acc"
+    optimize_mode = "maximize"
+
     def __init__(
         self,
         search_space: Container | Sequence[Mapping[str, Any]],

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from operant.sites import wrapper
 from operant.sites.base import SITES, Event, Found, Submission, parse_token
-from operant.tracking.identity import is_alive
+from operant.tracking.identity import boot_id, is_alive, start_ticks
 
 MISSING_EXIT_SECONDS = 2.0
 DYING_SECONDS = 30.0
+_LEFTOVER_SECONDS = 0.5  # between asking what a job left behind to end, and ending it
 _MESSAGE = 1 << 18
 
 
@@ -71,7 +73,7 @@ class LocalSite:
                 self._attempts[job.token] = attempt
                 self._by_descriptor[mine.fileno()] = attempt
             try:
-                self._send(json.dumps(_spec(job)).encode(), theirs)
+                self._send(json.dumps(spec_of(job)).encode(), theirs)
             finally:
                 theirs.close()
             self._poll.register(mine.fileno(), select.EPOLLIN)
@@ -91,7 +93,11 @@ class LocalSite:
     def find(self, tokens: Sequence[str]) -> dict[str, Found]:
         """Jobs die with their controller, so each has either written its exit file, is about to, or never ran."""
         deadline = time.monotonic() + DYING_SECONDS
-        return {token: self._find_one(token, deadline) for token in tokens}
+        found = {token: self._find_one(token, deadline) for token in tokens}
+        lost = [token for token, one in found.items() if one.state == "unknown"]
+        if lost:
+            end_leftovers(self.folder, lost)
+        return found
 
     def close(self) -> None:
         if self._closed or self._poll is None:
@@ -151,7 +157,10 @@ class LocalSite:
             self._forget(attempt)
             if not attempt.ended:
                 # Wrappers write the file before they go; a short wait is for a disk that is slow to show it.
-                self._emit(_read_late(attempt.submission))
+                event = _read_late(attempt.submission)
+                if event.kind == "lost":
+                    end_leftovers(self.folder, [token])
+                self._emit(event)
             return
         info = json.loads(message)
         kind = info.pop("event")
@@ -183,7 +192,9 @@ class LocalSite:
                 if not folder.is_dir() or wrapper.claim(str(folder), attempt, f"{token}/never"):
                     return Found("unknown", {})
                 continue
-            runs = _still_runs(holder)  # asked before the file is read: one that ends in between has then written it
+            runs = bool(
+                _still_runs(holder)
+            )  # asked before the file is read: one that ends in between has then written it
             record = read_exit(folder, attempt)
             if record is not None and record.get("token") == token:
                 return Found("ended", record)
@@ -199,7 +210,8 @@ def read_exit(folder: Path, attempt: int) -> dict[str, Any] | None:
     return _read_json(folder / f"exit-{attempt}.json")
 
 
-def _spec(job: Submission) -> dict[str, Any]:
+def spec_of(job: Submission) -> dict[str, Any]:
+    """What the wrapper is told."""
     return {
         "token": job.token,
         "attempt": job.attempt,
@@ -241,8 +253,9 @@ def _read_late(job: Submission) -> Event:
         time.sleep(0.02)
 
 
-def _still_runs(holder: Mapping[str, Any]) -> bool:
-    return bool(is_alive({**holder, "pid_space": _pid_space()}))
+def _still_runs(holder: Mapping[str, Any]) -> bool | None:
+    """Whether a wrapper lives; None when only another container or host could tell."""
+    return is_alive({**holder, "pid_space": _pid_space()})
 
 
 def _pid_space() -> str:
@@ -255,6 +268,95 @@ def _pid_space() -> str:
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+# -- what nobody sees to any more -------------------------------------------------------------------------------------
+
+
+def end_leftovers(folder: Path, tokens: Collection[str] | None = None) -> int:
+    """End what jobs of the search in ``folder`` left running when all who saw to them were killed at once.
+
+    Such processes carry the token of their attempt in their environment. The attempt's claim must be there, of this
+    boot, older than the process, and of a wrapper that is gone; one that is about to end its job is waited for.
+
+    :param tokens: only of these attempts; by default of all.
+    :return: how many processes were ended.
+    """
+    ended: dict[tuple[int, int], float] = {}
+    deadline = time.monotonic() + DYING_SECONDS
+    while True:
+        left, waits = [], False
+        for pid, ticks, claim in _processes_with_claims(folder, tokens):
+            if _still_runs(claim) is not False:
+                waits = True
+            else:
+                left.append((pid, ticks))
+        now = time.monotonic()
+        if not (left or waits) or now > deadline:
+            return len(ended)
+        for process in left:
+            first = ended.setdefault(process, now)
+            if first == now or now > first + _LEFTOVER_SECONDS:
+                _signal(*process, signal.SIGTERM if first == now else signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _processes_with_claims(folder: Path, tokens: Collection[str] | None) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Processes that carry the token of an attempt of this search, when they started, and who claimed the attempt."""
+    mark = f"{wrapper.TOKEN_NAME}=".encode()
+    own = _ancestors(os.getpid())  # who was started by a job may end what that job left, but not itself
+    for folder_of in Path("/proc").glob("[1-9]*"):
+        try:
+            pid, environment = int(folder_of.name), (folder_of / "environ").read_bytes()
+        except (OSError, ValueError):  # it has ended, or belongs to somebody else
+            continue
+        if mark not in environment or pid in own:
+            continue
+        found = [
+            one[len(mark) :].decode("utf-8", "replace") for one in environment.split(b"\0") if one.startswith(mark)
+        ]
+        ticks = start_ticks(pid)
+        if not found or ticks is None or (tokens is not None and found[0] not in tokens):
+            continue
+        try:
+            job_id, attempt = parse_token(found[0])
+        except ValueError:
+            continue
+        claim = _read_json(folder / "jobs" / job_id / f"claim-{attempt}") or {}
+        began = claim.get("ticks")
+        if (
+            claim.get("token") == found[0]
+            and claim.get("boot") == boot_id()
+            and isinstance(began, int)
+            and began <= ticks
+        ):
+            yield pid, ticks, claim
+
+
+def _ancestors(pid: int) -> set[int]:
+    found = set[int]()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            break
+    return found
+
+
+def _signal(pid: int, ticks: int, number: int) -> None:
+    """Only to that very process: its number may have been given to another one since."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if start_ticks(pid) == ticks:
+            signal.pidfd_send_signal(handle, number)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

@@ -52,8 +52,9 @@ _REPEATED = 100_000
 
 def load_yaml(text: str, file: str = "") -> tuple[Any, dict[KeyPath, int]]:
     """What the text says, and the line of each key path: `("task", "search_args", 0, "name")` -> 7."""
-    loader = Loader(text)
+    loader: Loader | None = None
     try:
+        loader = Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None, {(): 1}
@@ -73,7 +74,8 @@ def load_yaml(text: str, file: str = "") -> tuple[Any, dict[KeyPath, int]]:
     except ValueError as error:  # a number of too many digits, a date that does not exist
         raise ConfigError(f"a value cannot be read: {error}", file=file or None) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def load_yaml_file(path: str | Path) -> tuple[Any, dict[KeyPath, int]]:

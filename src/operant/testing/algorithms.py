@@ -214,13 +214,13 @@ class AlgorithmContract:
         policy = type(algorithm).make_policy(*spaces, algorithm.settings, algorithm.model, 2)
         assert policy.data == algorithm.data
         self.train(source)
-        policy.load_weights(algorithm.weights())
         obs = env.reset(5)
-        np.testing.assert_array_equal(_greedy(policy, obs), _greedy(algorithm, obs))
-        for one in (policy, algorithm):
-            one.set_progress(500, 1000)
+        whole = self.build(env, 3)
         steps = []
-        for one in (policy, algorithm):
+        for one in (policy, whole):
+            one.load_weights(algorithm.weights())
+            np.testing.assert_array_equal(_greedy(one, obs), _greedy(algorithm, obs))
+            one.set_progress(500, 1000)
             collector = Collector(env, one, rng=np.random.default_rng(6))
             collector.reset(5)
             steps.append(collector.trajectory(12))

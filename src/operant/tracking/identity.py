@@ -64,10 +64,10 @@ def is_alive(identity: dict[str, Any]) -> bool | None:
     if identity.get("pid_space") != _pid_space():  # another container of this machine: its pids mean nothing here
         return None
     pid, ticks = identity.get("pid"), identity.get("ticks")
-    if not isinstance(pid, int):
+    if type(pid) is not int or not 0 < pid < 1 << 31:  # the identity may come out of a damaged file
         return None
     if ticks is not None:
-        return start_ticks(pid) == int(ticks)
+        return bool(start_ticks(pid) == ticks)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -87,11 +87,11 @@ def new_run_id(name: str) -> str:
 def check_run_id(run_id: object) -> str:
     """Return the id of a run (``name`` or ``search/job``), or say what is wrong with it."""
     if not isinstance(run_id, str):
-        raise UsageError(f"a run id is a string, got {type(run_id).__name__}: {run_id!r}")
+        raise UsageError(f"a run id is a string, got {type(run_id).__name__}: {run_id!r:.100}")
     parts = run_id.split("/")
     if len(parts) > 2 or not all(_PART.fullmatch(part) for part in parts):
         raise UsageError(
-            f"run id {run_id!r} is not valid: ids are letters, digits and '._-' "
+            f"run id {run_id!r:.100} is not valid: ids are letters, digits and '._-' "
             "(or 'search/job'), as `operant runs` prints them"
         )
     return run_id

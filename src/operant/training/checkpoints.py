@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.files import replacing, sync_folder, write_file
-from operant.data.chunks import check_chunks
+from operant.data.chunks import check_chunks, read_arrays
 from operant.errors import OperantError
 
 FORMAT = "operant-checkpoint-1"
@@ -149,10 +148,9 @@ def unpack_state(
     if hashlib.sha256(content).hexdigest() != document.get("sha256"):
         raise CheckpointError(f"{arrays_name} is cut short or changed: its checksum differs")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (*_DAMAGE, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{arrays_name} cannot be read: {error}") from None
+        arrays = read_arrays(io.BytesIO(content))
+    except OperantError as error:
+        raise CheckpointError(f"{arrays_name} {error}") from None
     return _joined(document.get("state"), arrays, document_name)
 
 
@@ -204,7 +202,7 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str,
     except (SafetensorError, *_DAMAGE) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"{path} is cut short or no file of weights: {error}") from None
+        raise CheckpointError(f"{path} is cut short or no file of weights: {error!s:.200}") from None
     arrays = {name.removeprefix("operant."): value for name, value in tensors.items() if name.startswith("operant.")}
     weights = {name: value for name, value in tensors.items() if not name.startswith("operant.")}
     return weights, _joined(about, arrays, str(path.with_suffix(".json")))
@@ -244,7 +242,7 @@ def _join(tree: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
             try:
                 return arrays[tree[_ARRAY]]
             except KeyError:
-                raise CheckpointError(f"the array {tree[_ARRAY]!r} is missing from the checkpoint") from None
+                raise CheckpointError(f"the array {tree[_ARRAY]!r:.80} is missing from the checkpoint") from None
         return {key: _join(value, arrays) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_join(value, arrays) for value in tree]

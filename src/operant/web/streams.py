@@ -41,7 +41,7 @@ MOST_RUNS = 500
 MOST_TAGS = 200
 POINTS_A_LOOK = 100
 
-_ENDED = (Status.FINISHED, Status.ERROR, Status.KILLED)
+_ENDED = (Status.FINISHED, Status.STOPPED, Status.ERROR, Status.KILLED)
 
 
 class Stream:

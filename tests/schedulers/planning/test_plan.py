@@ -150,7 +150,7 @@ MISTAKES = [
     ("type: FIFO", "type: LIFO", 29, "scheduler.type", "did you mean 'FIFO'"),
     ("generate_log", "generat_log", 41, "generat_log", "did you mean 'generate_log'"),
     ("srun -p pat_dev -n1 --gres gpu:1 python", "nosuchprogram", 2, "task.template", "no program 'nosuchprogram'"),
-    ("type: GridSearcher", "type: BatchSearcher", 25, "searcher", "BatchSearcher takes only Nested"),
+    ("type: GridSearcher", "type: BatchSearcher", 6, "task.search_args[0].type", "BatchSearcher takes only Nested"),
     ("type: GridSearcher", "type: GridSearcher\n    reward: best", 27, "searcher.reward", "unknown reward 'best'"),
     ("type: GridSearcher", "type: GridSearcher\n    pattern: 'acc'", 27, "searcher.pattern", "group"),
     ("type: GridSearcher", "type: GridSearcher\n    ckpt_save_path: ../x", 27, "ckpt_save_path", "inside the job"),
@@ -177,7 +177,7 @@ def test_mistakes_have_file_line_key_and_the_nearest(
 
 
 def test_grid_over_a_real_without_step(load: Any) -> None:
-    with pytest.raises(ConfigError, match=r"search\.yaml:\d+: searcher.*Real without `step`"):
+    with pytest.raises(ConfigError, match=r"search\.yaml:\d+: task\.search_args\[\d\]\.step: .*Real without `step`"):
         load(
             changed(
                 DOCUMENT,

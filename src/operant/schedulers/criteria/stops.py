@@ -139,6 +139,8 @@ def build_stop_criterion(cfg: Mapping[str, Any] | Sequence[Mapping[str, Any]] | 
     """
     rules: dict[str, Any] = {}
     custom: list[BaseStopCriterion] = []
+    if not isinstance(cfg, (Mapping, list, tuple, type(None))):
+        raise ConfigError(f"a stop criterion is a mapping such as {{max_tries: 10}}, or a list of them, not {cfg!r}")
     parts = [cfg] if isinstance(cfg, Mapping) else list(cfg or [])
     for place, part in enumerate(parts):
         try:
@@ -166,7 +168,7 @@ def _build_custom(cfg: Mapping[str, Any]) -> BaseStopCriterion:
 def parse_tries(value: Any) -> int | None:
     if value is None or (isinstance(value, float) and math.isinf(value)):
         return None
-    if not is_number(value) or value != int(value) or value < 1:
+    if not is_number(value) or not value >= 1 or value != int(value):
         raise ConfigError(f"`max_tries` must be a whole number from 1 on, not {value!r}", ("max_tries",))
     return int(value)
 

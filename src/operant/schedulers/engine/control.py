@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from operant.schedulers.engine.live_state import Attempt, LiveState
@@ -78,6 +79,11 @@ class SearchProgress:
         """The status and the reason with which it ends, or would."""
         return self._state.end
 
+    def stderr_of(self, job: JobRecord) -> Path | None:
+        """Where all is that a job's program wrote to stderr; None of calls, and of programs that never ran."""
+        path = self._state.journal.folder / "jobs" / job.id / "stderr"
+        return path if path.exists() else None
+
     def seconds_of(self, attempt: Attempt) -> float | None:
         """How long an attempt has run; None while it has not begun."""
         return None if attempt.begun is None else self._clock.now() - attempt.begun
@@ -116,6 +122,11 @@ class SearchControl(SearchProgress):
         state.stop(reason, kill=kill, status=status)
         if state.killing is not None and kill:
             self.cancel(list(state.running.values()), *state.killing)
+
+    def detach(self, reason: str) -> None:
+        """End the controller and leave its jobs running, where they can."""
+        if self._state.killing is None:
+            self._state.detach(reason)
 
     def cancel(self, attempts: list[Attempt], status: str, reason: str) -> None:
         """End these attempts; they will count with this status and reason."""

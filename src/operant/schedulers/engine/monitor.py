@@ -15,6 +15,7 @@ from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReade
 from operant.schedulers.engine.state import JobRecord
 from operant.schedulers.planning.limits import LIMITS, set_limit
 from operant.schedulers.planning.plan import SearchPlan
+from operant.schedulers.planning.rewards import JobReader
 from operant.searchers import Observation
 from operant.sites import Event
 from operant.status import DONE, Status
@@ -65,6 +66,8 @@ class Results:
                 error = complaint
                 if complaint is not None and not reader.reported:
                     status = _ERROR  # a program that has nothing to show for itself has not succeeded
+        elif reason is None and not info.get("error") and isinstance(reader, JobReader):
+            error = ": ".join(filter(None, (_what_went_wrong(info, None), reader.last_line())))
         retry = self.end(job, status, reason, info, reward=reward, error=error)
         if plan.assessor is not None and status == _FINISHED and not job.is_check:
             plan.assessor.assess_job(job.id, reader.history())
@@ -177,7 +180,7 @@ class Results:
             for seed in seeds.check_seeds:
                 job = state.new_job(proposal, seed, check=True)
                 job = state.jobs.get(job.id, job)  # an earlier controller may have begun it
-                if job.status != _FINISHED:
+                if job.status != _FINISHED and job.token not in state.running:
                     state.ready.append(job)
 
     def sum_up_checks(self) -> dict[int, dict[str, Any]]:
@@ -295,6 +298,8 @@ class Monitor:
             kind = content["type"]
             if kind == "stop" and content.get("jobs"):
                 self._stop_jobs({str(one) for one in content["jobs"]})
+            elif kind == "stop" and content.get("detach"):
+                self.control.detach("detached by its user")
             elif kind == "stop":
                 self.control.stop(_BY_USER, kill=True, status=Status.KILLED)
             elif kind == "limits":

@@ -42,7 +42,9 @@ class _PlainUnpickler(pickle.Unpickler):
             found = _numpy_part(name)
             if found is not None:
                 return found
-        raise UsageError(f"it holds {module}.{name}, and only plain data and numpy arrays are read from pickles")
+        raise UsageError(
+            f"it holds {f'{module}.{name}':.100}, and only plain data and numpy arrays are read from pickles"
+        )
 
     def persistent_load(self, pid: Any) -> Any:
         raise UsageError("it refers to objects outside of itself")
@@ -63,7 +65,8 @@ def load_plain_pickle(path: Path) -> Any:
     except UsageError as error:
         raise UsageError(f"{path.name} was not read: {error}") from None
     except Exception as error:
-        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {error}") from None
+        told = " ".join(str(error).split())
+        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {told:.200}") from None
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:

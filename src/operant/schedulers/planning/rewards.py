@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +27,11 @@ _RULES = ("last", "max", "min", "mean_last_N")
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|inf|nan)"
 _MOST_LINE = 1 << 16
 _LARGEST_JSON = 4 << 20  # lists in lists take thirty times their text
+_LAST_BYTES, _LONGEST_LINE = 4096, 300
 _NOTHING: dict[str, Any] = {}
 RACE_ALPHA = 0.1
 _FEWEST_FOR_TEST = 2
+_MOST_SEEDS = 100_000
 
 Reports = list[dict[str, Any]]
 """What a job reported of one scalar, as assessors take it: ``{'iteration', 'value', 'created'}``, oldest first."""
@@ -154,6 +157,16 @@ class JobReader:
         self.reported = True
         reward = self.rule.reward_of(values)
         return reward, None if reward is not None else f"its last {self.rule.attribute!r} is no number"
+
+    def last_line(self) -> str:
+        """The last line of what the program wrote to stderr: what a traceback ends with."""
+        try:
+            with (self.folder / "stderr").open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LAST_BYTES))
+                lines = stream.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.strip()[:_LONGEST_LINE] for line in reversed(lines) if line.strip()), "")
 
     def _result_file(self, written: Any) -> list[float]:
         """The values in the result file that this attempt wrote; of a wrapper that does not say, any counts."""
@@ -295,13 +308,19 @@ def _parse_seeds(seeds: Any) -> tuple[int | None, ...]:
     if seeds is None:
         return (None,)
     if is_whole(seeds, 1):
+        _check_count(seeds, ("seeds",))
         return tuple(range(seeds))
-    good = isinstance(seeds, (list, tuple)) and seeds and all(is_whole(one) for one in seeds)
+    good = isinstance(seeds, (list, tuple)) and seeds and all(is_whole(one) and abs(one) < 1 << 63 for one in seeds)
     if not good:
         raise ConfigError(f"`seeds` is a list of whole numbers such as [0, 1, 2], not {seeds!r}", ("seeds",))
     if len(set(seeds)) != len(seeds):
         raise ConfigError(f"`seeds` names a seed twice: {seeds!r}", ("seeds",))
     return tuple(seeds)
+
+
+def _check_count(count: int, path: tuple[str, ...]) -> None:
+    if count > _MOST_SEEDS:
+        raise ConfigError(f"at most {_MOST_SEEDS:,} seeds, not {count}", path)
 
 
 def _parse_check(check: Any, seeds: Sequence[int | None]) -> tuple[int, tuple[int, ...]]:
@@ -314,6 +333,7 @@ def _parse_check(check: Any, seeds: Sequence[int | None]) -> tuple[int, tuple[in
             raise ConfigError(unknown("key of final_check", key, ("top", "seeds")), ("final_check", str(key)))
     top = whole_number(check.get("top", 3), "top", 1, ("final_check", "top"))
     count = whole_number(check.get("seeds", 5), "seeds", 1, ("final_check", "seeds"))
+    _check_count(count, ("final_check", "seeds"))
     # Held out: seeds that the search has not seen.
     first = 1 + max((one for one in seeds if one is not None), default=999)
     return top, tuple(range(first, first + count))

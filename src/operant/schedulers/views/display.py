@@ -37,7 +37,7 @@ class LineView:
         if job.reason:
             shown.append(f"({job.reason})")
         if job.error:
-            shown.append(f"- {job.error}")
+            shown.append(f"- {_failure(search, job)}")
         self._write(" ".join(shown))
 
     def tick(self, search: SearchProgress) -> None:
@@ -117,7 +117,7 @@ class TableView:
 
     def changed(self, search: SearchProgress, job: JobRecord) -> None:
         if job.status == Status.ERROR:
-            self._console.print(f"job {job.id}: {printable(job.error or 'error')}", markup=False)
+            self._console.print(f"job {job.id}: {printable(_failure(search, job))}", markup=False)
 
     def tick(self, search: SearchProgress) -> None:
         now = time.monotonic()
@@ -169,6 +169,14 @@ def summary_line(search: SearchProgress) -> str:
         reward, proposal, _ = search.best
         best = f"; best {search.plan.rule.attribute} {reward:.6g} by proposal {proposal.number}: {proposal.config}"
     return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}); {numbers}{best}")
+
+
+def _failure(search: SearchProgress, job: JobRecord) -> str:
+    """What went wrong, and where the rest of what the program said about it is."""
+    path = search.stderr_of(job) if job.status == Status.ERROR else None
+    if path is not None and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"{job.error or 'error'}{f' (see {path})' if path is not None else ''}"
 
 
 def _time_line(search: SearchProgress) -> str:

@@ -102,6 +102,8 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
         for text in run.text():
             out.add_text(text.tag, text.text, text.step, text.wall)
         for item in run.media():
+            if not item.path.exists():
+                continue
             if item.path.suffix == ".wav":
                 out.add_audio(item.tag, item.path.read_bytes(), item.step, item.wall)
             elif item.path.suffix in _TENSORBOARD_PICTURES:  # a film is a GIF that moves
@@ -120,7 +122,7 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
             for name, value in run.params.items()
         }
         if settings:
-            metrics = [tag for record in run.records("hparams") for tag in record["metrics"]]
+            metrics = [tag for record in run.records("hparams") for tag in record.get("metrics", ())]
             out.add_hparams(settings, metrics, run.summary.started or 0.0)
 
 
@@ -144,6 +146,8 @@ def _not_for_tensorboard(run: Run) -> list[str]:
     shown = (*_TENSORBOARD_PICTURES, ".wav")
     media = sorted({one.path.suffix for one in run.media() if one.path.suffix not in shown})
     found = [f"{count} file(s) of `add_file`, `add_mesh` or `add_embedding`"] if (count := len(run.files)) else []
+    if missing := sum(not one.path.exists() for one in run.media()):
+        found.append(f"{missing} picture(s) or the like whose files are missing")
     return [*(f"{suffix} media, which TensorBoard does not show" for suffix in media), *found]
 
 

@@ -47,6 +47,8 @@ def _import_file(file: Path, writer: SummaryWriter, notes: list[str]) -> int:
             _import_other(event, writer)
     if reader.damage:
         notes.append(f"{file.name}: {reader.damage}")
+    if reader.skipped:
+        notes.append(f"{file.name}: {reader.skipped} record(s) hold no event that can be read, and were left out")
     return points
 
 

@@ -10,12 +10,14 @@ import fcntl
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from operant.status import Status
 from operant.tracking.format.segments import SEGMENT_NAME
 from operant.tracking.places import cache_dir, iter_run_dirs, root_key
 from operant.tracking.reading.run_log import RunLog
@@ -23,11 +25,11 @@ from operant.tracking.reading.summary import RunSummary
 
 __all__ = ["Index", "RunRow"]
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 create table if not exists runs (
     id text primary key, stamp text, name text, status text, started real, ended real, tags text, note text,
-    params text, last text, state text
+    params text, last text, sum integer, state text
 )
 """
 
@@ -95,9 +97,9 @@ class Index:
         if known and database is not None:
             try:
                 found = database.execute("select state from runs where id = ?", (run_id,)).fetchone()
-                if found is not None:
-                    summary = RunSummary.from_json(folder, json.loads(found[0]))
-            except (sqlite3.DatabaseError, KeyError, TypeError, ValueError):
+                if found is not None and _checksum(found[0][8:]) == int(found[0][:8], 16):
+                    summary = RunSummary.from_json(folder, json.loads(found[0][8:]))
+            except (sqlite3.DatabaseError, TypeError, ValueError):
                 pass
         summary.update()
         return summary
@@ -136,11 +138,16 @@ class Index:
                 database.execute("pragma synchronous = off")  # a lost index is made again
                 database.execute(_SCHEMA)
                 return database
-            except sqlite3.DatabaseError:
+            except (sqlite3.DatabaseError, UnicodeDecodeError):  # which may be in the message of the first
                 if not writable:
                     return None
                 self.path.unlink(missing_ok=True)  # damaged: begin anew
         return None
+
+
+def _checksum(text: str) -> int:
+    """SQLite's pages have none: without it a flipped bit would be another value in the list of runs."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def stamp(folder: Path) -> str:
@@ -174,7 +181,12 @@ def row_of(summary: RunSummary) -> RunRow:
 
 def has_ended(summary: RunSummary) -> bool:
     """How a run ended is final; whether a process still lives must be asked again each time."""
-    return summary.main is not None and summary.main.end is not None
+    main = summary.main
+    if main is None or main.end is None:
+        return False
+    # A job that was told to end has its run's end before the wrapper's word on why.
+    killed_job = main.end["status"] == Status.KILLED and summary.log.folder.name == "run"
+    return not killed_job or (summary.log.folder.parent / f"exit-{main.attempt}.json").exists()
 
 
 def _read(database: sqlite3.Connection | None) -> dict[str, tuple[str, RunRow | None]]:
@@ -182,16 +194,14 @@ def _read(database: sqlite3.Connection | None) -> dict[str, tuple[str, RunRow | 
     if database is None:
         return {}
     found: dict[str, tuple[str, RunRow | None]] = {}
-    columns = "id, stamp, name, status, started, ended, tags, note, params, last"
+    columns = "id, stamp, name, status, started, ended, tags, note, params, last, sum"
     try:
-        for run_id, mark, name, status, started, ended, tags, note, params, last in database.execute(
-            f"select {columns} from runs"
-        ):
-            row = None
-            if status is not None:
-                texts = (json.loads(tags), note, json.loads(params), json.loads(last))
-                row = RunRow(run_id, name, status, started, ended, *texts)
-            found[run_id] = (mark, row)
+        for *row, checksum in database.execute(f"select {columns} from runs"):
+            if _checksum(repr(row)) != checksum:
+                continue  # damaged: the run is read again
+            run_id, mark, name, status, started, ended, tags, note, params, last = row
+            texts = (json.loads(tags), note, json.loads(params), json.loads(last))
+            found[run_id] = (mark, None if status is None else RunRow(run_id, name, status, started, ended, *texts))
     except (sqlite3.DatabaseError, ValueError):
         return {}
     return found
@@ -203,10 +213,12 @@ def _write(database: sqlite3.Connection, changed: list[tuple[str, str, RunSummar
         row = row_of(one)
         status = row.status if has_ended(one) else None
         texts = (json.dumps(row.tags), row.note, json.dumps(row.params), json.dumps(row.last))
-        rows.append((run_id, mark, row.name, status, row.started, row.ended, *texts, json.dumps(one.to_json())))
+        values = [run_id, mark, row.name, status, row.started, row.ended, *texts]
+        state = json.dumps(one.to_json())
+        rows.append((*values, _checksum(repr(values)), f"{_checksum(state):08x}{state}"))
     try:
         with database:
-            database.executemany(f"insert or replace into runs values ({', '.join('?' * 11)})", rows)
+            database.executemany(f"insert or replace into runs values ({', '.join('?' * 12)})", rows)
             database.executemany("delete from runs where id = ?", [(run_id,) for run_id in gone])
     except sqlite3.DatabaseError:
         pass  # a full cache disk: the list was still right

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Media", "Point", "Run", "Text"]
 
 
+_LATEST = 1e18  # ms; what damaged points say beyond that has no meaning
+
+
 class Point(NamedTuple):
     step: int
     wall: float
@@ -168,8 +171,7 @@ class Run:
                 for tag, points in self._take_points(segment, item):
                     fresh.setdefault(tag, []).append(points)
             else:
-                if not self.summary.fold_record(item):
-                    continue
+                self.summary.fold_record(item)
                 kind = item.get("type")
                 if kind == "attempt":
                     self._merged.clear()
@@ -198,7 +200,7 @@ class Run:
     def history(self, tag: str) -> list[dict[str, Any]]:
         """A tag's points as assessors take them: ``{'iteration', 'value', 'created'}``, created in whole ms."""
         points = self.scalars(tag) if tag in self._chunks else empty_points()
-        created = np.round(points["wall"] * 1000).astype(np.int64)
+        created = np.nan_to_num(np.round(points["wall"] * 1000)).clip(-_LATEST, _LATEST).astype(np.int64)
         rows = zip(points["step"].tolist(), points["value"].tolist(), created.tolist(), strict=True)
         return [{"iteration": step, "value": value, "created": at} for step, value, at in rows]
 
@@ -218,8 +220,7 @@ class Run:
         return pyramid.chart(buckets, start, end)
 
     def text(self, tag: str | None = None) -> list[Text]:
-        fields = ("tag", "step", "wall", "text")
-        return [Text(*(one[name] for name in fields)) for one in self._of("text", tag, *fields)]
+        return [Text(one["tag"], one["step"], one["wall"], one["text"]) for one in self._of("text", tag)]
 
     def media(self, tag: str | None = None) -> list[Media]:
         return [
@@ -230,18 +231,18 @@ class Run:
                 one["wall"],
                 blob_path(self.folder, one["blob"]["name"]),
             )
-            for one in self._of("media", tag, "media", "tag", "step", "wall")
+            for one in self._of("media", tag)
             if _is_blob(one)
         ]
 
     def histograms(self, tag: str | None = None) -> list[dict[str, Any]]:
-        return list(self._of("histogram", tag, "tag", "step", "wall", "edges", "counts"))
+        return self._of("histogram", tag)
 
     @property
     def files(self) -> dict[str, Path]:
         """Files kept with ``add_file``: name and where its content lies."""
-        found = self._of("file", None, "name")
-        return {str(one["name"]): blob_path(self.folder, one["blob"]["name"]) for one in found if _is_blob(one)}
+        found = self._of("file")
+        return {one["name"]: blob_path(self.folder, one["blob"]["name"]) for one in found if _is_blob(one)}
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """Everything recorded under one record type of ``docs/format.md``."""
@@ -250,11 +251,8 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.status}, {len(self._chunks)} scalar tags)"
 
-    def _of(self, kind: str, tag: str | None, *fields: str) -> Iterator[dict[str, Any]]:
-        """Records of one kind that have the fields they should, whoever wrote them."""
-        for one in self._records.get(kind, ()):
-            if all(name in one for name in fields) and (tag is None or one.get("tag") == tag):
-                yield one
+    def _of(self, kind: str, tag: str | None = None) -> list[dict[str, Any]]:
+        return [one for one in self._records.get(kind, ()) if tag is None or one["tag"] == tag]
 
     def _known(self, tag: str) -> str:
         if tag not in self._chunks:

@@ -13,6 +13,34 @@ from operant.tracking.format.tail import BlockTail
 
 __all__ = ["RunLog", "Segment"]
 
+_NONE = type(None)
+_NUMBER = (int, float)
+_PLACE = {"tag": (str,), "step": (int,), "wall": _NUMBER}
+_KINDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "start": {"name": (str,), "role": (str,), "attempt": (int,), "process": (dict,), "wall": _NUMBER},
+    "series": {"ids": (list,)},
+    "attempt": {"attempt": (int,), "resumed_from": (int, _NONE)},
+    "hparams": {"params": (dict,)},
+    "lost": {"points": (int,)},
+    "end": {"status": (str,), "wall": _NUMBER},
+    "text": {**_PLACE, "text": (str,)},
+    "media": {**_PLACE, "media": (str,)},
+    "histogram": {
+        **_PLACE, "edges": (list,), "counts": (list,), "min": _NUMBER, "max": _NUMBER, "sum": _NUMBER,
+        "sum_squares": _NUMBER,
+    },
+    "pr_curve": {**_PLACE, "precision": (list,), "recall": (list,)},
+    "file": {"name": (str,)},
+}  # fmt: skip
+"""What the fields of a record hold that readers need. Other records, and other fields, may hold anything."""
+_TEXTS = ("tags", "command", "add", "remove", "metrics")  # lists of texts, where there are any
+_NUMBERS = ("edges", "counts", "thresholds", "precision", "recall", "true_positives", "false_positives")
+_OTHERS: dict[str, tuple[type, ...]] = {
+    "error": (str, _NONE), "git": (dict, _NONE), "blob": (dict,), "positives": _NUMBER, "negatives": _NUMBER,
+}  # fmt: skip
+_LATEST = 253_402_300_800  # the year 10000: what can be said as a date
+_LARGEST = 1 << 62  # whole numbers that numpy holds
+
 
 @dataclass
 class Segment:
@@ -36,12 +64,12 @@ class Segment:
     def _take(self, record: dict[str, Any]) -> None:
         match record.get("type"):
             case "start":
-                self.role, self.attempt = str(record["role"]), int(record["attempt"])
-                self.process, self.started = dict(record["process"]), float(record["wall"])
+                self.role, self.attempt = record["role"], record["attempt"]
+                self.process, self.started = record["process"], float(record["wall"])
             case "series":
-                self.names.update({int(number): str(tag) for number, tag in record["ids"]})
+                self.names.update(record["ids"])
             case "attempt":
-                self.attempt = int(record["attempt"])
+                self.attempt = record["attempt"]
             case "continued":
                 self.continued = True
             case "end":
@@ -106,12 +134,11 @@ class RunLog:
                 segment = self._segment(file)
                 if segment is None:
                     continue
-                try:
-                    segment._take(record)
-                except (KeyError, TypeError, ValueError):
+                if not _is_sound(record):
                     self.odd_records += 1  # right checksum, wrong fields: not written by us
-                else:
-                    yield segment, record
+                    continue
+                segment._take(record)
+                yield segment, record
         elif block.kind in (POINTS, MIXED):
             segment = self._segment(file)
             if segment is not None:
@@ -147,3 +174,46 @@ class RunLog:
             segment = Segment(**{**one, "names": dict(map(tuple, one["names"]))})
             log.segments[segment.name] = segment
         return log
+
+
+def _is_sound(record: dict[str, Any]) -> bool:
+    """Whether a record's fields are of their kinds, so that nobody who folds it has to be on his guard."""
+    kind = record.get("type")
+    if type(kind) is not str:
+        return False
+    for key, kinds in _KINDS.get(kind, {}).items():
+        value = record.get(key, ...)  # what is missing is of no kind
+        if type(value) not in kinds or not (type(value) is not int or _is_number(value)):
+            return False
+    if "wall" in record and not _is_time(record["wall"]):
+        return False
+    if kind == "series" and not all(map(_is_series, record["ids"])):
+        return False
+    if any(type(record[key]) not in kinds for key, kinds in _OTHERS.items() if key in record):
+        return False
+    if not all(type(one) is str for key in _TEXTS if key in record for one in _list(record[key])):
+        return False
+    if not all(_is_number(one) for key in _NUMBERS if key in record for one in _list(record[key])):
+        return False
+    # Bins have one edge more than counts; curves have as many points in each of their columns.
+    lengths = {len(record[key]) - (key == "edges") for key in _NUMBERS if key in record}
+    return len(lengths) <= 1
+
+
+def _is_time(wall: Any) -> bool:
+    return type(wall) in _NUMBER and -_LATEST < wall < _LATEST
+
+
+def _is_series(value: Any) -> bool:
+    if type(value) is not list or len(value) != 2:
+        return False
+    number, tag = value
+    return type(number) is int and 0 <= number < 1 << 32 and type(tag) is str
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if type(value) is list else [None]  # which is no text and no number

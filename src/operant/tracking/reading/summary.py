@@ -6,6 +6,7 @@ was appended since. It needs numpy only where new points came.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from operant.tracking.reading.run_log import RunLog, Segment
 __all__ = ["RunSummary", "SeriesSummary", "summarize"]
 
 SILENT_SECONDS = 150.0  # five missed signs of life
+_LARGEST_EXIT = 1 << 20
 
 
 @dataclass
@@ -67,16 +69,28 @@ class RunSummary:
 
     @property
     def status(self) -> str:
-        """RUNNING, FINISHED, ERROR, KILLED, or SILENT: on another machine, without a sign of life for minutes."""
+        """RUNNING, FINISHED, STOPPED, ERROR, KILLED, or SILENT: elsewhere, without a sign of life for minutes."""
         main = self.main
         if main is None:
             return Status.RUNNING
         if main.end is not None:
-            return str(main.end["status"])
+            status: str = main.end["status"]
+            return Status.STOPPED if status == Status.KILLED and self._was_stopped(main.attempt) else status
         alive = is_alive(main.process)
         if alive is None:
             return Status.SILENT if time.time() - main.mtime > SILENT_SECONDS else Status.RUNNING
-        return Status.RUNNING if alive else Status.KILLED
+        return Status.RUNNING if alive else Status.STOPPED if self._was_stopped(main.attempt) else Status.KILLED
+
+    def _was_stopped(self, attempt: int) -> bool:
+        """Whether it is a job's run, and its wrapper says that an assessor or a limit ended the job."""
+        if self.log.folder.name != "run":
+            return False
+        try:
+            with (self.log.folder.parent / f"exit-{attempt}.json").open("rb") as stream:
+                found = json.loads(stream.read(_LARGEST_EXIT))
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(found, dict) and found.get("reason") in ("assessor", "time_limits_per_job", "time_limit")
 
     @property
     def ended(self) -> float | None:
@@ -86,7 +100,8 @@ class RunSummary:
             return None
         if main.end is not None:
             return float(main.end["wall"])
-        return max(one.mtime for one in self.log.segments.values()) if self.status == Status.KILLED else None
+        over = self.status in (Status.KILLED, Status.STOPPED)
+        return max(one.mtime for one in self.log.segments.values()) if over else None
 
     @property
     def error(self) -> str | None:
@@ -104,16 +119,8 @@ class RunSummary:
                 self.fold_record(item)
         return changed
 
-    def fold_record(self, record: dict[str, Any]) -> bool:
-        """Take in one record; return whether it was one that a writer of ours makes."""
-        try:
-            self._fold_record(record)
-        except (KeyError, TypeError, ValueError):
-            self.log.odd_records += 1
-            return False
-        return True
-
-    def _fold_record(self, record: dict[str, Any]) -> None:
+    def fold_record(self, record: dict[str, Any]) -> None:
+        """Take in one record that the log gave."""
         match record.get("type"):
             case "start":
                 if record["role"] == "main" and not self.command:
@@ -122,20 +129,20 @@ class RunSummary:
                 self.name = self.name or record["name"]
                 wall = float(record["wall"])
                 self.started = wall if self.started is None else min(self.started, wall)
-                self._add_tags(record.get("tags", ()))
+                self._add_tags(record.get("tags", []))
             case "attempt":
-                step = record["resumed_from"]
-                self.resumes[int(record["attempt"])] = None if step is None else int(step)
+                self.resumes[record["attempt"]] = record["resumed_from"]
             case "hparams":
                 self.params.update(record["params"])
             case "tags":
-                self._add_tags(record.get("add", ()))
-                self.tags = [tag for tag in self.tags if tag not in record.get("remove", ())]
+                self._add_tags(record.get("add", []))
+                removed = set(record.get("remove", ()))
+                self.tags = [tag for tag in self.tags if tag not in removed]
             case "lost":
-                self.lost_points += int(record["points"])
+                self.lost_points += record["points"]
 
-    def _add_tags(self, tags: Any) -> None:
-        self.tags += [tag for tag in tags if tag not in self.tags]
+    def _add_tags(self, tags: list[str]) -> None:
+        self.tags = list(dict.fromkeys([*self.tags, *tags]))
 
     def _fold_points(self, segment: Segment, block: Block) -> None:
         from operant.tracking.reading.points import last_points

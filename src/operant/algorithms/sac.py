@@ -1,0 +1,200 @@
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905): as much return as possible, as randomly as possible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
+from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.errors import UsageError
+from operant.models.builders import PolicyNetwork, build_policy
+from operant.models.observations import to_tensors
+from operant.settings import setting
+
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+_LOG_STD = (-20.0, 2.0)  # bounds of the logarithm of the deviation, as in the authors' code
+
+
+@dataclass(frozen=True)
+class SACSettings(OffPolicySettings):
+    """Settings of SAC."""
+
+    temperature: float = setting(
+        1.0, "worth of the entropy beside the return, at first or (not learned) always; larger: more random actions"
+    )
+    learn_temperature: bool = setting(
+        True, "let it become what the target entropy needs: no search over it; false: it stays"
+    )
+    target_entropy: float | None = setting(
+        None, "entropy that the temperature aims at, by default minus the number of actions; larger: more random"
+    )
+    temperature_rate: float | None = setting(
+        None, "step size of the temperature, by default learning_rate; larger: it follows faster, less steadily"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.temperature <= 0.0:
+            raise UsageError(f"algorithm.temperature is {self.temperature}; it must be above 0")
+
+
+def squashed_log_prob(noise: torch.Tensor, log_std: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """log π of a = tanh(u), u = μ + σ ε (appendix C): Σ log N(ε)/σ − log(1 − tanh² u), the last in a form that does
+    not run out of digits, log(1 − tanh² u) = 2 (log 2 − u − softplus(−2u))."""
+    normal = -0.5 * noise.square() - log_std - _HALF_LOG_2PI
+    return (normal - 2.0 * (math.log(2.0) - before - nn.functional.softplus(-2.0 * before))).sum(dim=1)
+
+
+def sample_squashed(output: Array, noise: Array) -> tuple[Array, Array, Array]:
+    """Actions, their log-probability (as `squashed_log_prob`) and σ, from means and log σ side by side."""
+    size = noise.shape[1]
+    log_std = np.minimum(np.maximum(output[:, size:], _LOG_STD[0]), _LOG_STD[1])
+    std = np.exp(log_std)
+    before = output[:, :size] + std * noise
+    # log(1 − tanh² u) = 2 (log 2 − |u| − log(1 + exp(−2|u|)))
+    far = np.abs(before)
+    normal = -0.5 * np.square(noise) - log_std + 2.0 * (far + np.log1p(np.exp(-2.0 * far)))
+    log_prob = normal.sum(axis=1) - normal.dtype.type(size * (_HALF_LOG_2PI + 2.0 * math.log(2.0)))
+    return np.tanh(before), log_prob, std
+
+
+def squashed_gradient(
+    output: Array, noise: Array, action: Array, std: Array, by_action: Array, temperature: float
+) -> Array:
+    """The gradient of E[α log π(a) − Q(a)] by means and log σ, given ∂Q/∂a: with a = tanh(u), ∂log π/∂u is 2a."""
+    rows, size = noise.shape
+    kind = output.dtype.type
+    gradient = np.empty_like(output)
+    by_before = gradient[:, :size]
+    np.multiply(action, kind(2.0 * temperature), out=by_before)
+    by_before -= by_action * (1.0 - np.square(action))
+    by_before *= kind(1.0 / rows)
+    by_log_std = by_before * std * noise - kind(temperature / rows)
+    raw = output[:, size:]
+    gradient[:, size:] = by_log_std * ((raw >= _LOG_STD[0]) & (raw <= _LOG_STD[1]))
+    return gradient
+
+
+class SquashedGaussianPolicy(ContinuousPolicy):
+    """Normal distributions pressed between −1 and 1 by tanh; mean and deviation are functions of the observation."""
+
+    Settings = SACSettings
+    settings: SACSettings
+
+    def _build(self) -> PolicyNetwork:
+        return build_policy(self.adapter, 2 * self._size, self.model)
+
+    def _best(self, output: Array) -> Array:
+        return np.asarray(np.tanh(output[:, : self._size]))
+
+    def _explore(self, output: Array, rng: np.random.Generator) -> Array:
+        mean, log_std = output[:, : self._size], np.clip(output[:, self._size :], *_LOG_STD)
+        return np.asarray(np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)))
+
+
+class SAC(SquashedGaussianPolicy, OffPolicy):
+    """Learns a random policy whose actions have much value and entropy, with a temperature that weighs the two."""
+
+    policy_class = SquashedGaussianPolicy
+    model_roles = (
+        ("actor", "actor"),
+        ("critic", "critic"),
+        ("critic", "its target"),
+        ("critic", "second critic"),
+        ("critic", "its target"),
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        settings = self.settings
+        self._log_temperature = _ScalarAdam(math.log(settings.temperature))
+        self._target_entropy = -float(self._size) if settings.target_entropy is None else settings.target_entropy
+
+    @property
+    def _temperature(self) -> float:
+        return math.exp(self._log_temperature.value)
+
+    def _draw(self, rows: int) -> Array:
+        return self._rng.standard_normal((rows, self._size), dtype=np.float32)
+
+    def _sample(self, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Actions and their log-probabilities, with a gradient (reparametrised)."""
+        mean, log_std = output[:, : self._size], output[:, self._size :].clamp(*_LOG_STD)
+        noise = to_tensors(self._draw(len(output)), self._device)
+        before = mean + log_std.exp() * noise
+        return torch.tanh(before), squashed_log_prob(noise, log_std, before)
+
+    def _next_value(self, next_obs: Any) -> torch.Tensor:
+        """Equation 3: min Q⁻(s′, a′) − α log π(a′|s′)."""
+        action, log_prob = self._sample(self.network(next_obs))
+        return self._target_critics(next_obs, action).amin(dim=0) - self._temperature * log_prob  # type: ignore[no-any-return]
+
+    def _actor_loss(self, obs: Any) -> tuple[torch.Tensor, Any]:
+        """Equation 7: E[α log π(a|s) − min Q(s, a)]."""
+        action, log_prob = self._sample(self.network(obs))
+        temperature = self._temperature
+        entropy = -float(log_prob.detach().mean())
+        self._learn_temperature(entropy)
+        loss = (temperature * log_prob - self._critics(obs, action).amin(dim=0)).mean()
+        return loss, lambda: {"entropy": entropy, "temperature": temperature}
+
+    def _fused_next_value(self, next_obs: Array) -> Array:
+        assert self._actor is not None
+        output = self._actor.forward(next_obs, 2)
+        action, log_prob, _ = sample_squashed(output, self._draw(len(output)))
+        q = self._target_q.forward(self._target_q.join(next_obs, action)).min(axis=0)
+        return np.asarray(q - np.float32(self._temperature) * log_prob)
+
+    def _fused_actor_gradient(self, obs: Array) -> Metrics:
+        assert self._q is not None and self._actor is not None
+        output, noise = self._actor.forward(obs), self._draw(len(obs))
+        action, log_prob, std = sample_squashed(output, noise)
+        q, by_action = self._q.least(self._q.join(obs, action))
+        temperature = self._temperature
+        entropy = -float(log_prob.mean())
+        self._learn_temperature(entropy)
+        self._actor.backward(squashed_gradient(output, noise, action, std, by_action, temperature))
+        if not self.measure:
+            return {}
+        loss = temperature * -entropy - float(q.mean())
+        return {"policy_loss": loss, "entropy": entropy, "temperature": temperature}
+
+    def _learn_temperature(self, entropy: float) -> None:
+        """Equation 18 by log α, as in the authors' code: ∂/∂log α of E[−log α (log π + H̄)] is H − H̄."""
+        settings = self.settings
+        if settings.learn_temperature:
+            rate = settings.learning_rate if settings.temperature_rate is None else settings.temperature_rate
+            self._log_temperature.step(entropy - self._target_entropy, rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "log_temperature": self._log_temperature.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._log_temperature = _ScalarAdam(**state["log_temperature"])
+
+
+class _ScalarAdam:
+    """Adam of one number (Kingma and Ba 2015, algorithm 1)."""
+
+    def __init__(self, value: float, mean: float = 0.0, square: float = 0.0, count: int = 0) -> None:
+        self.value, self._mean, self._square, self._count = value, mean, square, count
+
+    def step(self, gradient: float, rate: float) -> None:
+        if not math.isfinite(gradient):
+            return  # the loss that it is part of is refused
+        self._count += 1
+        self._mean += 0.1 * (gradient - self._mean)
+        self._square += 0.001 * (gradient * gradient - self._square)
+        mean = self._mean / (1.0 - 0.9**self._count)
+        self.value -= rate * mean / (math.sqrt(self._square / (1.0 - 0.999**self._count)) + 1e-8)
+
+    def state_dict(self) -> Metrics:
+        return {"value": self.value, "mean": self._mean, "square": self._square, "count": self._count}
