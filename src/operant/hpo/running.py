@@ -254,6 +254,7 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
         return searcher
 
     searcher = GrowingSearcher(make, **common) if isinstance(shape, DefineByRun) else make(shape.space)
+    searcher.show = shape.shown
     repeatable = settings.seed is not None and settings.assessor is None and settings.time_limit is None
     if repeatable and searcher.looks_at_results and searcher.lag is None:
         # Proposals see the results of all but the last `max_workers`: then they do not depend on who was faster.

@@ -39,13 +39,15 @@ class Proposal:
     parent: int | None = None
     # What the searcher wants to be given back by `restore`: its own bookkeeping, and why this was proposed.
     notes: dict[str, Any] | None = None
+    # Settings that a job gets with another value than the one that was searched; for whoever looks on.
+    shown: dict[str, Any] | None = None
 
     @property
     def extras(self) -> dict[str, Any]:
         """What there is beside the number and the configuration."""
-        if self.budget is None and self.parent is None and self.notes is None:
+        if self.budget is None and self.parent is None and self.notes is None and self.shown is None:
             return {}
-        found = {"budget": self.budget, "parent": self.parent, "notes": self.notes}
+        found = {"budget": self.budget, "parent": self.parent, "notes": self.notes, "shown": self.shown}
         return {key: value for key, value in found.items() if value is not None}
 
 
@@ -95,6 +97,8 @@ class BaseSearcher:
 
     looks_at_results = True
     """False of a searcher that proposes the same whatever came of earlier proposals."""
+    show: Callable[[Config], dict[str, Any] | None] | None = None
+    """Set by whoever makes other values of a configuration before a job gets them: those that differ."""
 
     reward_attribute = "acc"
     optimize_mode = "maximize"
@@ -161,6 +165,8 @@ class BaseSearcher:
         if proposal is not None:
             self._next_number = number + 1
             self._remember(proposal)
+            if self.show is not None:
+                proposal.shown = self.show(proposal.config)
         return proposal
 
     def ready(self) -> bool:

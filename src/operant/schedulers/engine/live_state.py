@@ -345,7 +345,9 @@ class LiveState(SearchState):
         """``proposed`` and ``submitting``, in one block with the result before, which is then safe before the call."""
         number, config = proposal.number, proposal.config
         journal, name = self.journal, str(number)
-        self.proposals[number] = ProposalRecord(number, config, proposal.budget, proposal.parent, proposal.notes)
+        record = ProposalRecord(number, config, proposal.budget, proposal.parent, proposal.notes)
+        record.shown = proposal.shown
+        self.proposals[number] = record
         job = self.jobs[name] = JobRecord(name, number, None, config, self.name)
         job.attempt, job.token = 1, compact.token_of(number, journal.epoch)
         job.snapshot = self._code

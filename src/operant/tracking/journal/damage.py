@@ -18,6 +18,7 @@ _NUMBER = (int, float)
 _KINDS: dict[str, tuple[type, ...]] = {
     "type": (str,), "epoch": (int,), "wall": (int, float, _NONE), "started": (int, float, _NONE),
     "number": (int,), "config": (dict,), "budget": (int, float, _NONE), "parent": (int, _NONE), "notes": (dict, _NONE),
+    "shown": (dict, _NONE),
     "extras": (dict,), "job": (str,), "seed": (int, _NONE), "attempt": (int,), "token": (str,), "status": (str,),
     "iteration": (int, float, _NONE), "step": _NUMBER, "of": (str,), "values": (dict,), "reports": (list,),
     "returned": (dict,), "time": _NUMBER, "reward": (int, float, _NONE), "code": (int, _NONE),
