@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,7 @@ class Recorded(NamedTuple):
         if changed:
             raise UsageError(
                 f"the search {name!r} was begun with other settings ({', '.join(changed)}); "
-                f"choose another name, or remove it: search-ctl rm --task {name}"
+                f"choose another name, or remove it: search-ctl rm --task {shlex.quote(name)}"
             )
 
     def records(self, check: ResultCheck) -> list[TrialRecord]:
