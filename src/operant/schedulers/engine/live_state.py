@@ -228,7 +228,10 @@ class LiveState(SearchState):
     def _record(self, kind: str, **fields: Any) -> None:
         # One mapping for both: function trials of threads come here often.
         record = {"type": kind, "epoch": self.journal.epoch, **fields}
-        self.journal.append_line(encode_json(record), 1)
+        self._write(encode_json(record), record)
+
+    def _write(self, line: str, record: dict[str, Any]) -> None:
+        self.journal.append_line(line, 1)
         self.fold(record)
 
     def open(self, **fields: Any) -> None:
@@ -249,13 +252,10 @@ class LiveState(SearchState):
         """An attempt has its slot, and is about to be handed to the site."""
         self.jobs.setdefault(job.id, job)
         # By hand, here and in `started`: of what a trial of a thread costs the encoder would be a tenth.
-        seed = "null" if job.seed is None else job.seed
-        self.journal.append_line(
-            f'{{"type":"submitting","epoch":{self.journal.epoch},"job":"{job.id}","number":{job.number},"seed":{seed},'
-            f'"attempt":{number},"token":"{token}"}}',
-            1,
-        )
-        self._fold_submitting({"job": job.id, "attempt": number, "token": token})
+        epoch, seed = self.journal.epoch, "null" if job.seed is None else job.seed
+        line = f'{{"type":"submitting","epoch":{epoch},"job":"{job.id}","number":{job.number},"seed":{seed},"attempt":'
+        record = {"type": "submitting", "job": job.id, "number": job.number, "seed": job.seed}
+        self._write(f'{line}{number},"token":"{token}"}}', {**record, "attempt": number, "token": token})
         self.running[token] = Attempt(job, reader, now)
 
     def started(self, attempt: Attempt, wall: float | None) -> None:
@@ -265,12 +265,9 @@ class LiveState(SearchState):
         if wall is not None:
             self._record("started", job=job.id, attempt=job.attempt, wall=wall)
             return
-        wall = self.clock.wall()
-        self.journal.append_line(
-            f'{{"type":"started","epoch":{self.journal.epoch},"job":"{job.id}","attempt":{job.attempt},"wall":{wall!r}}}',
-            1,
-        )
-        self._fold_started({"job": job.id, "wall": wall})
+        wall, epoch = self.clock.wall(), self.journal.epoch
+        line = f'{{"type":"started","epoch":{epoch},"job":"{job.id}","attempt":{job.attempt},"wall":{wall!r}}}'
+        self._write(line, {"type": "started", "job": job.id, "wall": wall})
 
     def placed(self, attempt: Attempt, info: Mapping[str, Any]) -> None:
         """Where its site has put it, or why it waits."""
