@@ -248,6 +248,17 @@ def test_no_success_is_an_error_that_says_why() -> None:
     assert [one.error for one in search.history] == ["ZeroDivisionError: division by zero"] * 2
 
 
+def test_a_key_of_the_space_is_known_before_the_first_trial() -> None:
+    calls: list[Any] = []
+    space = {"net": {"width": randint(1, 2), "kind": choice([{"a": 1}])}}
+    for wrong in (C["net"]["widht"] - R, R + C["net"]["widht"].abs()):
+        with pytest.raises(ExpressionError, match=r"C\['net'\]\['widht'\]: there is no key.*did you mean 'width'"):
+            quick("grid", calls.append, **space).maximize(R).concern(wrong, "x").run()
+    assert not calls
+    right = quick("grid", lambda c: c["net"]["width"], **space).maximize(R - C["net"]["kind"]["a"]).max_steps(2)
+    assert right.run().result == 2
+
+
 def test_nothing_is_tried_with_max_steps_0() -> None:
     calls: list[Any] = []
     search = quick("random", calls.append, a=randint(1, 9)).maximize(R).name("none").max_steps(0)

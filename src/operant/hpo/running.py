@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from operant.errors import UsageError
 from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
 from operant.hpo.event_sets import RunnerEventSet
-from operant.hpo.expressions import ExpressionError, text_of
+from operant.hpo.expressions import ExpressionError, check_config_keys, text_of
 from operant.hpo.history import History
 from operant.hpo.hook import TrialHook
 from operant.hpo.memory import Recorded, needs_rescoring, read_recorded, rescore
@@ -99,6 +99,9 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
     check_space = getattr(settings.function, "check_space", None)
     if check_space is not None:
         check_space(settings.spaces)
+    if not isinstance(shape, DefineByRun):
+        for expression in (settings.objective, *(one for _, one in settings.concerns), *settings.stop_when):
+            check_config_keys(expression, settings.spaces)
     check = ResultCheck(shape, settings.target, settings.objective, settings.concerns, settings.stop_when)
     with _folder(settings) as (name, folder):
         recorded = read_recorded(folder)
