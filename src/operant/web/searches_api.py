@@ -11,10 +11,9 @@ from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
 from operant.status import OPEN
 from operant.tracking.journal import post_message
-from operant.tracking.reading.annotations import check_annotation
+from operant.tracking.reading.summary import check_annotation
 from operant.web.answers import ApiRequest, Conflict, NotFound
-from operant.web.app_state import AppState
-from operant.web.cursors import Cursor
+from operant.web.app_state import AppState, Cursor
 from operant.web.runs_api import tag_edit
 
 __all__ = [

@@ -21,7 +21,7 @@ from operant.searchers import Proposal
 from operant.sites.base import Clock
 from operant.status import FAILED, Status
 from operant.tracking.format.blocks import encode_json
-from operant.tracking.journal import Journal, compact
+from operant.tracking.journal import Journal, trial_lines
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_SECONDS = 1.0
@@ -161,7 +161,7 @@ class LiveState(SearchState):
     def attach(self, journal: Journal) -> None:
         """Fold what is there, and write there from now on."""
         self.journal = journal
-        self._lines = compact.Lines(journal.epoch, self.attribute)
+        self._lines = trial_lines.Lines(journal.epoch, self.attribute)
         self.fold_all(journal.replay_lines(), journal.damage)
 
     def commit(self, *, durable: bool = False) -> None:
@@ -361,7 +361,7 @@ class LiveState(SearchState):
         record.shown = proposal.shown
         self.proposals[number] = record
         job = self.jobs[name] = JobRecord(name, number, None, config, self.name)
-        job.attempt, job.token = 1, compact.token_of(number, journal.epoch)
+        job.attempt, job.token = 1, trial_lines.token_of(number, journal.epoch)
         job.snapshot = self._code
         try:
             journal.commit_line(*self._lines.begun(number, config, proposal.extras))

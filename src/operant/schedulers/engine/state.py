@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import Damage, JournalReader
-from operant.tracking.journal.compact import SEVERAL, records_in, started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
+from operant.tracking.journal.trial_lines import SEVERAL, records_in, started_of, token_of
 
 if TYPE_CHECKING:
     from operant.searchers import Proposal
