@@ -16,7 +16,7 @@ from tests.machine import patience
 from tests.system.slurm import Slurm, running_slurm
 
 from operant.schedulers.job import AutolinkJob, SlurmJob
-from operant.sites import Event, Limits, Site, Submission
+from operant.sites import Event, Limits, LocalSite, Site, Submission
 from operant.sites import wrapper as wrapper_module
 from operant.sites.cluster_jobs import Batch, exit_of, write_batch
 from operant.sites.slurm import SlurmSite
@@ -147,6 +147,18 @@ def test_the_warning_before_the_time_limit_reaches_the_program_which_is_requeued
     watched.site.close()
 
 
+def test_nodes_that_do_not_see_the_folder_are_served_by_http(slurm: Slurm, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, channel="http", address="127.0.0.1")
+    jobs = [submission(tmp_path, f"print({name})\nopen('result.json', 'w').write('{{}}')", name) for name in "012"]
+    watched.site.submit(jobs)
+    for job in jobs:
+        assert watched.end(job.token).info["results"] == ["result.json"]
+        assert (job.folder / "stdout").read_text() == f"{job.job_id}\n"
+    listed = slurm.say("scontrol", "show", "job", watched.place()["id"])
+    assert "secret" not in listed  # tokens are not to be seen by others
+    watched.site.close()
+
+
 def test_a_node_without_the_interpreter_is_told_in_words(slurm: Slurm, tmp_path: Path) -> None:
     watched = Watched(tmp_path, python="/no/such/python")
     watched.site.submit([submission(tmp_path, "pass")])
@@ -255,6 +267,19 @@ def test_a_job_without_a_search(slurm: Slurm, monkeypatch: pytest.MonkeyPatch, t
     slow.kill()
     assert slow.wait() == "KILLED" and slurm.is_empty()
     assert not subprocess.run(["pgrep", "-fx", "sleep 600.25"], capture_output=True).stdout
+
+
+def test_srun_from_this_machine_is_cancelled_with_its_steps(slurm: Slurm, tmp_path: Path) -> None:
+    site, events = LocalSite(tmp_path), list[Event]()
+    site.start(events.append)
+    job = submission(tmp_path, "")
+    job.argv = ["srun", "-p", "debug", "sleep", "600.75"]
+    site.submit([job])
+    deadline = time.monotonic() + patience(30)
+    while "sleep" not in slurm.say("squeue", "--steps", "-h", "-o", "%j") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    site.close()  # which gives no time
+    assert slurm.is_empty() and events[-1].kind == "ended"
 
 
 def test_a_service_that_cannot_be_reached_says_so() -> None:

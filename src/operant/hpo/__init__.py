@@ -6,12 +6,13 @@ from operant._lazy import load_when_used
 from operant.hpo.event_sets import RunnerEventSet
 from operant.hpo.expressions import C, Expression, ExpressionError, M, R
 from operant.hpo.history import History, TrialRecord
-from operant.hpo.search import Search, SearchableFunction, hpo
+from operant.hpo.search import NoResultError, Search, SearchableFunction, hpo
 from operant.hpo.values import choice, quniform, randint, randn, uniform
 from operant.sites.calls import Skip, report
 
 if TYPE_CHECKING:
     from operant.hpo.config_tasks import ConfigScheduler, run_scheduler_local
+    from operant.hpo.kubernetes_tasks import run_scheduler_k8s
 
 __all__ = [
     "C",
@@ -20,6 +21,7 @@ __all__ = [
     "ExpressionError",
     "History",
     "M",
+    "NoResultError",
     "R",
     "RunnerEventSet",
     "Search",
@@ -32,11 +34,16 @@ __all__ = [
     "randint",
     "randn",
     "report",
+    "run_scheduler_k8s",
     "run_scheduler_local",
     "uniform",
 ]
 
 __getattr__ = load_when_used(
     __name__,
-    {"ConfigScheduler": "operant.hpo.config_tasks", "run_scheduler_local": "operant.hpo.config_tasks"},
+    {
+        "ConfigScheduler": "operant.hpo.config_tasks",
+        "run_scheduler_k8s": "operant.hpo.kubernetes_tasks",
+        "run_scheduler_local": "operant.hpo.config_tasks",
+    },
 )

@@ -9,7 +9,9 @@ import logging
 import os
 import re
 import secrets
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,7 +38,9 @@ class TaskTimedOut(TaskFailed, FinalFailure):
     """A task that took too long would do so again."""
 
 
-class _Task:
+class Task:
+    """One trial of a config file."""
+
     def __init__(self, task_id: int, folder: Path, exp_name: str) -> None:
         self.id, self.folder, self.exp_name = task_id, folder, exp_name
         self.state = "waiting"
@@ -59,6 +63,7 @@ class ConfigScheduler:
         max_number_of_running_task: int | None = None,
         max_number_of_tasks: int = 100_000,
         time_out: float | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ) -> None:
         self.template = Path(task_config_template_path).absolute()
         self._text = _checked(self.template)
@@ -73,14 +78,13 @@ class ConfigScheduler:
             if running is None
             else threading.BoundedSemaphore(_at_least_one(running, "max_number_of_running_task"))
         )
-        self.folder = Path.cwd()
+        self.folder = Path(folder or Path.cwd()).absolute()
         self._first = _first_free(self.folder, self.project)
         self._lock = threading.Lock()
-        self._tasks: list[_Task] = []
-        self._by_token: dict[str, _Task] = {}
+        self._tasks: list[Task] = []
+        self._by_token: dict[str, Task] = {}
         self._stopped = False
-        self._site = LocalSite(self.folder)
-        self._site.start(self._hear)
+        self._open()
 
     def __enter__(self) -> ConfigScheduler:
         return self
@@ -95,14 +99,28 @@ class ConfigScheduler:
             return self.run_task(config)
 
         run_task.__name__ = run_task.__qualname__ = self.project
+        run_task.check_space = self.check_space  # type: ignore[attr-defined]
         return run_task
+
+    def check_space(self, nested: Any) -> None:
+        """Find keys that `main_config` does not have, but nearly; the file is read as a task does it, and not run."""
+        if not isinstance(nested, Mapping):
+            raise UsageError(f"the space of a config file is a mapping shaped like main_config, not {nested!r}")
+        with tempfile.TemporaryDirectory(prefix="operant-space-") as folder:
+            self._write_task(Path(folder), "hpo", _keys(nested))
+            command = [sys.executable, "-m", "operant.hpo.run_config", folder, "--check"]
+            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = [f"exit code {done.returncode}", *filter(str.strip, done.stderr.splitlines())]
+            why = said[-1].removeprefix(f"{UsageError.__module__}.UsageError: ")
+            raise UsageError(f"{self.template.name} cannot take the values of this space: {why}")
 
     def run_task(self, values: Mapping[str, Any]) -> Any:
         """Run one task to its end and return what is in its `result.pkl`, or its run's last scalars."""
         task = self._define(values)
         with self._slots:
             self._submit(task)
-            task.ended.wait()
+            self._await(task)
         try:
             return self._result(task)
         except OperantError:
@@ -117,9 +135,11 @@ class ConfigScheduler:
             if self._stopped:
                 return
             self._stopped = True
-        self._site.close()
-        for task in self._tasks:
-            task.ended.set()
+        try:
+            self._close()
+        finally:
+            for task in self._tasks:
+                task.ended.set()
 
     def status(self) -> dict[str, list[int]]:
         """The ids of tasks by state; finished are those that succeeded and those that did not."""
@@ -132,9 +152,21 @@ class ConfigScheduler:
     def status_table(self) -> str:
         return text_table(["status", "instances"], [[state, str(ids)] for state, ids in self.status().items()])
 
+    # -- where tasks run -----------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._site = LocalSite(self.folder)
+        self._site.start(self._hear)
+
+    def _close(self) -> None:
+        self._site.close()
+
+    def _await(self, task: Task) -> None:
+        task.ended.wait()
+
     # -- one task ------------------------------------------------------------------------------------------------
 
-    def _define(self, values: Mapping[str, Any]) -> _Task:
+    def _define(self, values: Mapping[str, Any]) -> Task:
         if not isinstance(values, Mapping):
             raise UsageError(f"the values of a task are a mapping shaped like main_config, not {values!r}")
         with self._lock:
@@ -144,15 +176,21 @@ class ConfigScheduler:
                 raise TaskFailed(f"the scheduler takes at most {self.max_tasks} tasks (max_number_of_tasks)")
             number = self._first + len(self._tasks)
             name = f"{self.project}-{number}"
-            task = _Task(number, self.folder / name, f"{name}/hpo")
+            task = Task(number, self.folder / name, f"{name}/hpo")
             self._tasks.append(task)
-        task.folder.mkdir()
-        (task.folder / "config.py").write_text(self._text, encoding="utf-8")
-        about = {"source": str(self.template), "exp_name": task.exp_name, "values": _plain(values)}
-        (task.folder / TASK_NAME).write_text(json.dumps(about, indent=2), encoding="utf-8")
+        self._lay_out(task, values)
         return task
 
-    def _submit(self, task: _Task) -> None:
+    def _lay_out(self, task: Task, values: Mapping[str, Any]) -> None:
+        task.folder.mkdir()
+        self._write_task(task.folder, task.exp_name, plain_values(values))
+
+    def _write_task(self, folder: Path, exp_name: str, values: Any) -> None:
+        (folder / "config.py").write_text(self._text, encoding="utf-8")
+        about = {"source": str(self.template), "exp_name": exp_name, "values": values}
+        (folder / TASK_NAME).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+    def _submit(self, task: Task) -> None:
         task.token = make_token(str(task.id), 1, secrets.token_hex(8))
         env = {"OPERANT_RUN_DIR": str(task.folder / "run"), "OPERANT_RUN_ID": task.folder.name, "OPERANT_ATTEMPT": "1"}
         argv = [sys.executable, "-m", "operant.hpo.run_config", str(task.folder)]
@@ -174,7 +212,7 @@ class ConfigScheduler:
             task.state = "success" if event.kind == "ended" and _went_well(event.info) else "abnormal"
             task.ended.set()
 
-    def _result(self, task: _Task) -> Any:
+    def _result(self, task: Task) -> Any:
         from operant.schedulers.planning.pickles import load_plain_pickle
 
         if task.state != "success":
@@ -243,11 +281,18 @@ def _first_free(folder: Path, project: str) -> int:
     return max(taken, default=-1) + 1
 
 
-def _plain(values: Mapping[str, Any]) -> Any:
+def plain_values(values: Mapping[str, Any]) -> Any:
     try:
         return json.loads(json.dumps(values, default=_as_number))
     except (TypeError, ValueError) as error:
         raise UsageError(f"values for a config file are plain data: {error}") from None
+
+
+def _keys(part: Any) -> Any:
+    """The keys of a space, without what may vary."""
+    if isinstance(part, Mapping):
+        return {str(key): _keys(one) for key, one in part.items()}
+    return [_keys(one) for one in part] if isinstance(part, (list, tuple)) else None
 
 
 def _as_number(value: Any) -> Any:
@@ -260,9 +305,9 @@ def _went_well(info: Mapping[str, Any]) -> bool:
     return info.get("code") == 0 and info.get("reason") is None
 
 
-def _why(task: _Task) -> str:
+def _why(task: Task) -> str:
     """The last lines that the task printed to stderr say more than its exit code."""
-    reason = task.info.get("reason")
+    reason = task.info.get("error") or task.info.get("reason")
     code = f"exit code {task.info.get('code')}" if task.info else "it was stopped"
     what = str(reason).replace("_", " ") if reason else code
     try:

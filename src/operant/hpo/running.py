@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from operant.errors import UsageError
 from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
 from operant.hpo.event_sets import RunnerEventSet
-from operant.hpo.expressions import ExpressionError, text_of
+from operant.hpo.expressions import ExpressionError, check_config_keys, text_of
 from operant.hpo.history import History
 from operant.hpo.hook import TrialHook
 from operant.hpo.memory import Recorded, needs_rescoring, read_recorded, rescore
 from operant.hpo.results import ResultCheck
+from operant.hpo.search import NoResultError
 from operant.hpo.shape import Shape, call_of
 from operant.registry import accepted_arguments, check_arguments
 from operant.schedulers.criteria import BaseStopCriterion
@@ -36,16 +37,15 @@ from operant.tracking.places import check_run_id, find_root, new_run_id
 if TYPE_CHECKING:
     from operant.sites.elsewhere import RemoteCallSite
     from operant.sites.processes import ProcessSite
-
-    pass
+    from operant.sites.ray import RayCallSite
 
 
 class Best(NamedTuple):
     """The best trial: its configuration, what the function returned, and its metrics."""
 
-    config: Any
-    result: Any
-    metrics: Mapping[str, Any]
+    config: Any = None
+    result: Any = None
+    metrics: Mapping[str, Any] = {}
 
 
 @dataclass
@@ -70,6 +70,7 @@ class Settings:
     init_steps: int | None = None
     assessor: Any = None
     workers: str = "thread"
+    worker_options: dict[str, Any] = field(default_factory=dict)
     site: dict[str, Any] | None = None
     time_limit: float | None = None
     name: str | None = None
@@ -82,7 +83,7 @@ class Settings:
 
 
 class Finished(NamedTuple):
-    best: Best | None
+    best: Best
     history: History
     name: str | None
 
@@ -95,6 +96,12 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         shape = shape.gridded(settings.max_steps)
     elif settings.max_steps is None and not settings.stop_when and not _is_finite(shape):
         raise UsageError("nothing would ever end this search: give max_steps(n) or stop_when(condition)")
+    check_space = getattr(settings.function, "check_space", None)
+    if check_space is not None:
+        check_space(settings.spaces)
+    if not isinstance(shape, DefineByRun):
+        for expression in (settings.objective, *(one for _, one in settings.concerns), *settings.stop_when):
+            check_config_keys(expression, settings.spaces)
     check = ResultCheck(shape, settings.target, settings.objective, settings.concerns, settings.stop_when)
     with _folder(settings) as (name, folder):
         recorded = read_recorded(folder)
@@ -125,8 +132,16 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         kept = "" if settings.ephemeral else f", and run() under name({name!r}) goes on from there"
         raise ExpressionError(f"{hook.wrong}. Its trials are kept in `history`{kept}") from None
     trial = history.of(best.number + 1) if best is not None else None
-    found = None if trial is None else Best(trial.config, trial.result, trial.metrics)
+    if trial is None and len(history):
+        raise NoResultError(_why_none(history))
+    found = Best() if trial is None else Best(trial.config, trial.result, trial.metrics)
     return Finished(found, history, None if settings.ephemeral else name)
+
+
+def _why_none(history: History) -> str:
+    last = history[-1]
+    why = last.error or last.reason or last.status.lower()
+    return f"none of {len(history)} trials gave a result; of the last: {why} (`history` has them all)"
 
 
 def _is_finite(shape: Shape) -> bool:
@@ -138,7 +153,7 @@ def _check(settings: Settings) -> None:
         raise UsageError("say what is wanted: maximize(R['…']) or minimize(R['…'])")
     if settings.spaces is None:
         raise UsageError("say what may vary: spaces({'lr': uniform(0.1, 0.2), …})")
-    if settings.time_limit is not None and settings.workers != "process" and settings.site is None:
+    if settings.time_limit is not None and settings.workers == "thread" and settings.site is None:
         raise UsageError("a call in a thread cannot be ended, so time_limit(…) needs workers('process') or a site(…)")
     if settings.site is not None:
         checked_site(settings.site)
@@ -250,6 +265,7 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
         return searcher
 
     searcher = GrowingSearcher(make, **common) if isinstance(shape, DefineByRun) else make(shape.space)
+    searcher.show = shape.shown
     repeatable = settings.seed is not None and settings.assessor is None and settings.time_limit is None
     if repeatable and searcher.looks_at_results and searcher.lag is None:
         # Proposals see the results of all but the last `max_workers`: then they do not depend on who was faster.
@@ -259,7 +275,7 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
 
 def _site(
     settings: Settings, check: ResultCheck, folder: Path, *, reports_count: bool
-) -> ThreadSite | ProcessSite | FunctionSite | RemoteCallSite:
+) -> ThreadSite | ProcessSite | FunctionSite | RayCallSite | RemoteCallSite:
     call, name, workers = call_of(settings.function, check.shape), check.name, settings.max_workers
     if settings.site is not None:
         from operant.sites.elsewhere import RemoteCallSite
@@ -269,6 +285,10 @@ def _site(
         from operant.sites.processes import ProcessSite
 
         return ProcessSite(call, check, name, workers, reports_count=reports_count)
+    if settings.workers == "ray":
+        from operant.sites.ray import RayCallSite
+
+        return RayCallSite(call, check, name, workers, reports_count=reports_count, options=settings.worker_options)
     if workers == 1:
         return FunctionSite.calling(call, check, name)
     return ThreadSite(call, check, name, workers, reports_count=reports_count)

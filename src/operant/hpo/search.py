@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from operant._util.checks import is_number, is_whole
-from operant.errors import UsageError, unknown
+from operant.errors import OperantError, UsageError, unknown
 
 if TYPE_CHECKING:
     from operant.hpo.event_sets import RunnerEventSet
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from operant.hpo.running import Best
     from operant.searchers import BaseSearcher
 
-_WORKERS = ("thread", "process")
+_WORKERS = ("thread", "process", "ray")
+
+
+class NoResultError(OperantError):
+    """A search of which no trial succeeded; its ``history`` says why."""
 
 
 class UnknownMethodError(UsageError, AttributeError):
@@ -58,8 +62,9 @@ class Search:
     # -- how much ------------------------------------------------------------------------------------------------
 
     def max_steps(self, count: int | None) -> Search:
-        """At most so many trials. A grid is made so coarse that it fits."""
-        return self._set(max_steps=None if count is None else _whole(count, "max_steps", 1))
+        """At most so many trials, those of earlier runs under this name included. A grid is made so coarse that it
+        fits; with 0 nothing is tried, and `run` gives the best of what there is."""
+        return self._set(max_steps=None if count is None else _whole(count, "max_steps", 0))
 
     def max_workers(self, count: int) -> Search:
         """So many trials at a time; without this as many as there are processors."""
@@ -69,14 +74,19 @@ class Search:
         """How often a trial that failed is tried again; without this twice, so three tries in all."""
         return self._set(max_retries=_whole(count, "max_retries", 0))
 
-    def workers(self, kind: str) -> Search:
-        """`thread`, or `process`: each trial in a process of its own, which uses all cores and can be killed."""
+    def workers(self, kind: str, **options: Any) -> Search:
+        """`thread`; `process`: each trial in a process of its own, which uses all cores and can be killed; or `ray`.
+
+        :param options: of `ray`, what Ray takes for an actor, such as `num_cpus`, `num_gpus`, `resources`.
+        """
         if kind not in _WORKERS:
             raise UsageError(unknown("kind of workers", kind, _WORKERS))
-        return self._set(workers=kind)
+        if options and kind != "ray":
+            raise UsageError(f"workers({kind!r}) takes no options, but got {next(iter(options))!r}")
+        return self._set(workers=kind, worker_options=options)
 
     def time_limit(self, seconds: float) -> Search:
-        """End a trial that takes longer; needs `workers('process')`. What it has reported until then counts."""
+        """End a trial that takes longer, not in threads. What it has reported until then counts."""
         if not is_number(seconds) or not seconds > 0:
             raise UsageError(f"time_limit takes a number of seconds above 0, not {seconds!r}")
         return self._set(time_limit=float(seconds))
@@ -121,8 +131,8 @@ class Search:
         return self._set(seed=_seed(seed))
 
     def init_steps(self, count: int) -> Search:
-        """How many spread-out trials a searcher makes before it uses its model."""
-        return self._set(init_steps=_whole(count, "init_steps", 1))
+        """How many spread-out trials a searcher makes before it uses its model; 0: as few as it can do with."""
+        return self._set(init_steps=_whole(count, "init_steps", 0))
 
     def early_stop(self, assessor: Any) -> Search:
         """End trials that fall behind, judged by what they `report`.
@@ -145,8 +155,12 @@ class Search:
 
     # -- the search itself ---------------------------------------------------------------------------------------
 
-    def run(self) -> Best | None:
-        """Search, and return `(config, result, metrics)` of the best trial; None when none succeeded."""
+    def run(self) -> Best:
+        """Search, and return `(config, result, metrics)` of the best trial.
+
+        When no trial succeeded that is a `NoResultError`; with `max_steps(0)` and nothing found before, the three are
+        None, None and {}.
+        """
         from operant.hpo.running import Settings, run_search
 
         def keep(history: History) -> None:

@@ -16,6 +16,8 @@ SITES = Registry("site", "operant.sites")
 SITES.declare("local", "operant.sites.local:LocalSite")
 SITES.declare("slurm", "operant.sites.slurm:SlurmSite")
 SITES.declare("container", "operant.sites.container:ContainerSite")
+SITES.declare("kubernetes", "operant.sites.kubernetes:KubernetesSite")
+SITES.declare("ray", "operant.sites.ray:RaySite")
 
 
 def site_settings(given: Any) -> dict[str, Any]:
@@ -81,7 +83,11 @@ class Found(NamedTuple):
 
 
 class Site(Protocol):
-    """A place where jobs run. It pushes events; nobody has to ask it anything in between."""
+    """A place where jobs run. It pushes events; nobody has to ask it anything in between.
+
+    The controller's thread makes all calls: `start`, then `find` when a search is gone on with, `submit` and `cancel`
+    as it goes, `close` in the end, also after an error.
+    """
 
     outlives_controller: bool
     """Whether jobs go on when their controller dies."""
