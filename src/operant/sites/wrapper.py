@@ -202,8 +202,10 @@ def claim(folder: str, attempt: int, token: str, restart: int = 0, who: dict[str
                 os.rename(os.path.join(folder, name), os.path.join(folder, "%s.restart-%d" % (name, restart)))
         return True
     finally:
-        if os.path.exists(staged):
+        try:
             os.unlink(staged)
+        except FileNotFoundError:  # it has taken the place of the former claim
+            pass
     return True
 
 
