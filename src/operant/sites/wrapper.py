@@ -836,6 +836,8 @@ class FetchedJob:
         self.job = os.path.join(root, os.path.basename(spec["folder"]))
         os.mkdir(self.job)
         with self.open("GET", "bundle") as stream, tarfile.open(fileobj=stream, mode="r|") as bundle:
+            # It comes from the controller that this job belongs to; links of the user's may lead anywhere.
+            bundle.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             bundle.extractall(self.job)
         # What names the job's folder there, names its folder here.
         spec = json.loads(json.dumps(spec).replace(json.dumps(spec["folder"])[1:-1], json.dumps(self.job)[1:-1]))
