@@ -35,6 +35,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE = 0.5  # seconds between asking what the program left behind to end, and ending it
+SRUN_GRACE = 5.0
 MEMORY_POLL = 0.25
 CHUNK = 1 << 18
 HEADER = struct.Struct("<I")
@@ -405,7 +406,9 @@ class Supervisor:
             self._signal_all(signal.SIGTERM)
             # A stopped process acts on SIGTERM only when it goes on.
             self._signal_all(signal.SIGCONT)
-        at = time.monotonic() + (self.grace if grace is None else grace)
+        # An srun that is killed leaves its steps on the cluster; told to end, it ends them within a moment.
+        least = SRUN_GRACE if os.path.basename(self.spec["argv"][0]) == "srun" else 0.0
+        at = time.monotonic() + max(least, self.grace if grace is None else grace)
         self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
 
     def warn(self) -> None:
