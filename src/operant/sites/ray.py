@@ -72,7 +72,7 @@ class RaySite(ClusterSite):
         for key, value in (("resources", resources), ("runtime_env", runtime_env)):
             if value is not None and not isinstance(value, Mapping):
                 raise ConfigError(f"`{key}` is a mapping, not {value!r}", (key,))
-        self.address = address
+        self.head = address or os.environ.get("RAY_API_SERVER_ADDRESS")
         self.python = python
         asked: dict[str, Any] = {
             "num_cpus": positive(cpus, "cpus"),
@@ -146,7 +146,11 @@ class RaySite(ClusterSite):
             from ray.job_submission import JobSubmissionClient
         except ImportError:
             raise MissingExtraError("the site ray", "ray") from None
-        return JobSubmissionClient(self.address)
+        if self.head is None:
+            raise SiteRefusedError(
+                "which Ray? Name its head as `address`, or by RAY_API_SERVER_ADDRESS: http://head:8265"
+            )
+        return JobSubmissionClient(self.head)
 
     def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         try:
@@ -156,7 +160,9 @@ class RaySite(ClusterSite):
             return call(*args, **options)
         except (ConnectionError, OSError) as error:
             raise SiteAwayError(f"the head does not answer: {str(error).splitlines()[0][:200]}") from None
-        except (RuntimeError, ValueError) as error:
+        except OperantError:
+            raise
+        except Exception as error:  # Ray's own kinds, such as of authentication, and RuntimeError for the rest
             said = str(error).strip().splitlines()[-1][:300]
             # Until a node's agent is up, submitting is an error of the server's.
             if re.search(r"status code (5\d\d|429)", str(error)) and "already exists" not in str(error):
