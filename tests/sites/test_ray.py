@@ -78,7 +78,10 @@ class TestRaySite(SiteContract):
 
     def test_the_head_forgets_jobs_that_are_over(self, site: Site, tmp_path: Path) -> None:
         self.end_of(self.submit(site, tmp_path, "good"))
-        self.wait(lambda: not self.stand_in.jobs, "forgetting")
+        token = self.submit(site, tmp_path, "endless", "1")
+        self.wait(lambda: [one.process.poll() for one in self.stand_in.jobs.values()] == [None], "forgetting")
+        site.cancel([token], "not wanted", 0.1)
+        self.end_of(token)
 
     def test_a_head_that_is_away_is_asked_again(self, site: Site, tmp_path: Path) -> None:
         self.stand_in.fails = RuntimeError("Request failed with status code 500: No available agent to submit job.")

@@ -85,6 +85,7 @@ class RaySite(ClusterSite):
         short = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-") or "search"
         self.prefix = f"operant-{short}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
         self._made: Any = None
+        self._over: set[str] = set()
 
     @staticmethod
     def missing() -> str | None:
@@ -119,7 +120,13 @@ class RaySite(ClusterSite):
 
     def look(self) -> list[SiteJob]:
         found = self._call("list_jobs")
-        return [self._word(one) for one in found if (one.metadata or {}).get("operant-search") == self.prefix]
+        words = [self._word(one) for one in found if (one.metadata or {}).get("operant-search") == self.prefix]
+        for word in words:
+            if word.state == "ended" and word.id in self._over:
+                self._over.discard(word.id)
+                with contextlib.suppress(SiteRefusedError):
+                    self._call("delete_job", word.id)
+        return words
 
     def end(self, ids: Sequence[str]) -> None:
         for name in ids:
@@ -127,10 +134,14 @@ class RaySite(ClusterSite):
                 self._call("stop_job", name)
 
     def clean(self, ids: Sequence[str]) -> None:
-        """Let the head forget jobs that are over; one that it has not seen ending is forgotten with the cluster."""
-        for name in ids:
-            with contextlib.suppress(SiteRefusedError):
-                self._call("delete_job", name)
+        """Let the head forget jobs that are over, once it has seen them ending."""
+        self._over.update(ids)
+
+    def close(self) -> None:
+        super().close()
+        if self._over:
+            with contextlib.suppress(SiteAwayError, SiteRefusedError):
+                self.look()
 
     def explain(self, word: SiteJob) -> str:
         """The last line that the job's own log has: a missing interpreter, a folder that the node cannot see."""
