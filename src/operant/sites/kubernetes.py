@@ -28,6 +28,8 @@ _JOB: Object = {
     "kind": "Job",
     "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "job"}]}}},
 }
+_SECRET: Object = {"apiVersion": "v1", "kind": "Secret"}
+_FIELDS = ("apiVersion", "kind", "metadata", "spec", "data", "binaryData", "stringData", "type")
 _WRAPPER_BYTES = 64 << 20
 _DONE_SECONDS = 3600
 
@@ -37,7 +39,7 @@ class KubernetesSite(ClusterSite):
     """Jobs of a Kubernetes cluster whose pods see the search's folder.
 
     :param template: a manifest (YAML file) of a `Job`, `RayJob`, `DIJob` …; its first container runs the program.
-        Without it a plain `batch/v1` Job is made.
+        Without it a plain `batch/v1` Job is made. ConfigMaps and Secrets beside it are created and stay.
     :param image: what pods run; needs a Python ≥ 3.8, not Operant. A template may name it instead.
     :param python: the interpreter in the image.
     :param volumes: paths that pods see where they are here: ``/data``, or ``{path, host | claim, read_only}``; the
@@ -48,6 +50,7 @@ class KubernetesSite(ClusterSite):
     :param pull_wait: how long an image may fail to be pulled before the job counts as failed.
     :param restarts: how often an attempt that was evicted or preempted, or lost its node, is started again.
     :param exit_wait: seconds that a file of a node may take to be seen here.
+    :param channel: ``http`` where pods do not see the search's folder; ``address`` is how they reach us.
     """
 
     kind = "kubernetes"
@@ -77,9 +80,13 @@ class KubernetesSite(ClusterSite):
         restarts: int = 0,
         poll: float = 1.0,
         exit_wait: float = 60.0,
+        channel: str = "dir",
+        address: str | None = None,
     ) -> None:
         super().__init__(
             folder,
+            channel=channel,
+            address=address,
             poll=positive(poll, "poll"),
             exit_wait=positive(exit_wait, "exit_wait"),
             restarts=whole_number(restarts, "restarts", 0),
@@ -89,7 +96,7 @@ class KubernetesSite(ClusterSite):
         self.python = python
         self.pull_wait = parse_duration(pull_wait, ("pull_wait",), bare_unit="s") or 0.0
         self.memory = None if memory is None else parse_bytes(memory, ("memory",))
-        self.manifest = read_manifest(template) if template is not None else copy.deepcopy(_JOB)
+        self.manifest, self.beside = (copy.deepcopy(_JOB), []) if template is None else read_manifest(template)
         self._where = (kubeconfig, context, namespace)
         pod = pod_spec(self.manifest)
         self._fill(pod, image, pull_policy, service_account, node_selector, host_network, user)
@@ -119,14 +126,18 @@ class KubernetesSite(ClusterSite):
     def start(self, emit: Any) -> None:
         mounts = pod_spec(self.manifest)["containers"][0]["volumeMounts"]
         seen = [Path(one["mountPath"]) for one in mounts if not one.get("readOnly")]
-        if not any(self.folder.is_relative_to(path) for path in seen):
+        if not self.by_http and not any(self.folder.is_relative_to(path) for path in seen):
             raise ConfigError(
-                f"pods do not see {self.folder}, where jobs keep their files: add a path above it to `volumes`",
+                f"pods do not see {self.folder}, where jobs keep their files: add a path above it to `volumes`, or set "
+                "`channel: http`",
                 ("site", "volumes"),
             )
         jobs, pods = self._mirrors()
+        assert self._cluster is not None
         with contextlib.suppress(SiteAwayError):  # that passes; a refusal does not
             jobs.objects(), pods.objects()
+            for one in self.beside:
+                self._cluster.create(one)  # or it is there: searches may share it
         super().start(emit)
         for mirror in (jobs, pods):
             mirror.follow(lambda: None)
@@ -141,13 +152,20 @@ class KubernetesSite(ClusterSite):
                 SiteAwayError
             ):  # what was left by a controller that died before it could delete it
                 self._cluster.delete_all(self.manifest, self.selector)
+                if self.by_http:
+                    self._cluster.delete_all(_SECRET, self.selector)
 
     # -- the three verbs ------------------------------------------------------------------------------------------
 
     def launch(self, batch: Batch) -> list[str]:
         jobs, _ = self._mirrors()
         assert self._cluster is not None
-        made = self._cluster.create(self._manifest(batch, batch.jobs[0]))
+        manifest = self._manifest(batch, batch.jobs[0])
+        if self.by_http:
+            about = {"name": manifest["metadata"]["name"], "labels": manifest["metadata"]["labels"]}
+            known = self.environment(batch, batch.jobs[0])  # with a token: in a Secret, not in the manifest of the job
+            self._cluster.create({**_SECRET, "metadata": about, "stringData": known})
+        made = self._cluster.create(manifest)
         jobs.put(made)
         return [made["metadata"]["name"]]
 
@@ -166,6 +184,8 @@ class KubernetesSite(ClusterSite):
         for name in ids:
             try:
                 self._cluster.delete(self.manifest, name)
+                if self.by_http:
+                    self._cluster.delete(_SECRET, name)
             except SiteRefusedError as error:
                 self._note(f"{name} is left: {error}")
 
@@ -207,13 +227,12 @@ class KubernetesSite(ClusterSite):
         manifest = copy.deepcopy(self.manifest)
         pod = pod_spec(manifest)
         container = pod["containers"][0]
-        command = [self.python, "-I", "-S", str(self.place / "wrapper.py"), "run"]
-        command.append(str(job.folder / f"spec-{job.attempt}.json"))
+        command = self.command(batch, 0)
         if manifest["kind"] == "RayJob":  # its pods are Ray's; the program is submitted to them
             restart = ["env", f"OPERANT_RESTART={batch.restart}"]
             manifest["spec"] |= {"entrypoint": shlex.join([*restart, *command]), "shutdownAfterJobFinishes": True}
         else:
-            container["command"], container["args"] = command[:-1], command[-1:]
+            container["command"], container["args"] = command[:1], command[1:]
             kept = [one for one in container.get("env") or () if one.get("name") != "OPERANT_RESTART"]
             container["env"] = [*kept, {"name": "OPERANT_RESTART", "value": str(batch.restart)}]
         limits = job.limits
@@ -229,6 +248,8 @@ class KubernetesSite(ClusterSite):
         for template in pod_templates(manifest):
             about = template.setdefault("metadata", {})
             about["labels"] = {**(about.get("labels") or {}), **labels}
+            if self.by_http:
+                template["spec"]["containers"][0].setdefault("envFrom", []).append({"secretRef": {"name": name}})
         if manifest["kind"] == "Job":
             spec = manifest["spec"]
             spec["backoffLimit"] = 0  # attempts are the search's
@@ -289,12 +310,24 @@ class KubernetesSite(ClusterSite):
             pod.setdefault("securityContext", {}).setdefault("runAsUser", user)
 
 
-def read_manifest(path: str) -> Object:
-    """The first object of a file that has pods."""
+def read_manifest(path: str) -> tuple[Object, list[Object]]:
+    """The object of a file that has pods, and the ConfigMaps and Secrets beside it."""
+    found: list[Object] = []
+    beside: list[Object] = []
     for one in read_documents(path):
-        if pod_templates(one):
-            return {key: one[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in one}
-    raise ConfigError(f"{path} has no object with containers", ("template",))
+        kept = {key: value for key, value in one.items() if key in _FIELDS}
+        if pod_templates(kept):
+            (kept.get("metadata") or {}).pop("projectPath", None)  # DI-toolkit's, no field that Kubernetes knows
+            found.append(kept)
+        elif one["kind"] in ("ConfigMap", "Secret"):
+            beside.append(kept)
+        else:
+            raise ConfigError(
+                f"{path}: a {one['kind']} beside the job is not made for a search; create it before", ("template",)
+            )
+    if len(found) != 1:
+        raise ConfigError(f"{path} has {len(found) or 'no'} objects with containers; one is needed", ("template",))
+    return found[0], beside
 
 
 def pod_templates(manifest: Any) -> list[Object]:

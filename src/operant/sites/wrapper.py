@@ -202,8 +202,10 @@ def claim(folder: str, attempt: int, token: str, restart: int = 0, who: dict[str
                 os.rename(os.path.join(folder, name), os.path.join(folder, "%s.restart-%d" % (name, restart)))
         return True
     finally:
-        if os.path.exists(staged):
+        try:
             os.unlink(staged)
+        except FileNotFoundError:  # it has taken the place of the former claim
+            pass
     return True
 
 
@@ -834,6 +836,8 @@ class FetchedJob:
         self.job = os.path.join(root, os.path.basename(spec["folder"]))
         os.mkdir(self.job)
         with self.open("GET", "bundle") as stream, tarfile.open(fileobj=stream, mode="r|") as bundle:
+            # It comes from the controller that this job belongs to; links of the user's may lead anywhere.
+            bundle.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             bundle.extractall(self.job)
         # What names the job's folder there, names its folder here.
         spec = json.loads(json.dumps(spec).replace(json.dumps(spec["folder"])[1:-1], json.dumps(self.job)[1:-1]))

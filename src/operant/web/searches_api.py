@@ -200,7 +200,7 @@ def changed_jobs(search: LiveSearch, after: int) -> list[dict[str, Any]]:
     """Every job that is different since that version, with its settings."""
     proposals = search.state.proposals
     return [
-        {**chart_data.job_row(search, job), "settings": proposals[job.number].config}
+        {**chart_data.job_row(search, job), "settings": proposals[job.number].settings}
         for job in search.jobs()
         if search.changed.get(job.id, 0) > after
     ]

@@ -117,7 +117,7 @@ class LiveSearch:
             else {
                 "number": best.number,
                 "reward": best.reward,
-                "settings": best.config,
+                "settings": best.settings,
                 "jobs": [job.id for job in state.jobs.values() if job.number == best.number and not job.is_check],
             },
             "counts": counts,

@@ -17,6 +17,7 @@ _NUMBER = (int, float)
 _KINDS: dict[str, tuple[type, ...]] = {
     "type": (str,), "epoch": (int,), "wall": (int, float, _NONE), "started": (int, float, _NONE),
     "number": (int,), "config": (dict,), "budget": (int, float, _NONE), "parent": (int, _NONE), "notes": (dict, _NONE),
+    "shown": (dict, _NONE),
     "extras": (dict,), "job": (str,), "seed": (int, _NONE), "attempt": (int,), "token": (str,), "status": (str,),
     "iteration": (int, float, _NONE), "step": _NUMBER, "of": (str,), "values": (dict,), "reports": (list,),
     "returned": (dict,), "time": _NUMBER, "reward": (int, float, _NONE), "code": (int, _NONE),
@@ -202,7 +203,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_done(line: dict[str, Any]) -> bool:
     """Of a line that stands for a whole trial: whether it names its reward, its beginning and its reports."""
-    if type(line["values"].get(line["of"])) not in _NUMBER or line["wall"] is None:
+    if type(line["values"].get(line["of"])) not in _NUMBER or line.get("wall") is None:
         return False
     if not _is_number(line["started"] if "started" in line else line.get("returned", {}).get("time")):
         return False
