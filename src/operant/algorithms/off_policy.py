@@ -18,7 +18,7 @@ from operant.algorithms.errors import DivergedError
 from operant.algorithms.off_policy_settings import OffPolicySettings
 from operant.errors import UsageError
 from operant.models.builders import Critics, PolicyNetwork, build_critics
-from operant.models.flat import FlatAdam, FlatParameters
+from operant.models.flat import FlatAdam, FlatParameters, FlatRMSprop, make_optimizer
 from operant.models.fused import FusedCritics, FusedMLP, is_fusable
 from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 _NOTHING: dict[str, Any] = {}
+_EPS = 1e-8  # of the optimizers
 
 
 def critic_loss(
@@ -128,7 +129,7 @@ class ContinuousPolicy(BasePolicy):
                 if epsilon:
                     by_chance = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
                     action = np.where(rng.random((rows, 1)) < epsilon, by_chance, action)
-            return self._to_env(action), action, _NOTHING
+            return self.to_env(action), action, _NOTHING
 
         return act
 
@@ -144,9 +145,13 @@ class ContinuousPolicy(BasePolicy):
         with torch.no_grad(), self._modes.acting():
             return to_array(self.network(to_tensors(obs, self._device)))
 
-    def _to_env(self, action: Array) -> Array:
+    def to_env(self, action: Array) -> Array:
         within = np.clip(action * self._half + self._middle, self._low, self._high)  # what rounding adds goes
         return np.asarray(within.reshape(len(action), *self.actions.shape))
+
+    def from_env(self, action: Array) -> Array:
+        flat = (action.reshape(len(action), -1) - self._middle) / self._half
+        return np.asarray(np.clip(flat, -1.0, 1.0), np.float32)
 
 
 class OffPolicy(ContinuousPolicy, BaseAlgorithm):
@@ -156,13 +161,6 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
     ``discount`` [B] (what the value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination)
     or ``terminated`` [B]; maybe with ``weight`` [B].
     """
-
-    model_roles: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("actor", "actor"),
-        ("actor", "its target"),
-        ("critic", "critic"),
-        ("critic", "its target"),
-    )
 
     def __init__(
         self,
@@ -197,8 +195,8 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             self._q = _fused(self._critics, self._critic_flat, self.adapter.size)
             self._target_q = _fused(self._target_critics, target_flat, self.adapter.size)
         self._move_targets(1.0)
-        self._actor_optimizer = FlatAdam(self._flat)
-        self._critic_optimizer = FlatAdam(self._critic_flat)
+        self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
+        self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
         self._rng = np.random.default_rng([seed, 1])
         self._updates = 0
         self._actor_metrics: Metrics = {}
@@ -239,7 +237,9 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         }
         return metrics | self._actor_metrics, size
 
-    def _step(self, flat: FlatParameters, optimizer: FlatAdam, rate: float, largest: float = 0.0) -> float:
+    def _step(
+        self, flat: FlatParameters, optimizer: FlatAdam | FlatRMSprop, rate: float, largest: float = 0.0
+    ) -> float:
         norm = flat.clip_gradient(self.settings.max_gradient_norm)
         if not (math.isfinite(norm) and math.isfinite(largest)):
             raise DivergedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.dialects import same
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
-from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
 from operant.errors import UsageError
 from operant.models.builders import PolicyNetwork, build_policy
 from operant.models.observations import to_tensors
@@ -43,6 +44,37 @@ class SACSettings(OffPolicySettings):
         super().__post_init__()
         if self.temperature <= 0.0:
             raise UsageError(f"algorithm.temperature is {self.temperature}; it must be above 0")
+
+
+SACSettings.di_engine = di_engine_words(
+    "policy.learn.learning_rate_q",
+    "policy.learn.learning_rate_policy",
+    {
+        "policy.learn.alpha": "algorithm.temperature",
+        "policy.learn.auto_alpha": "algorithm.learn_temperature",
+        "policy.learn.learning_rate_alpha": "algorithm.temperature_rate",
+        "policy.learn.target_entropy": "algorithm.target_entropy",
+    },
+    {
+        "policy.random_collect_size": 10_000,
+        "policy.model.twin_critic": True,
+        "policy.learn.learning_rate_q": 3e-4,
+        "policy.learn.learning_rate_policy": 3e-4,
+        "policy.learn.learning_rate_alpha": 3e-4,
+        "policy.learn.alpha": 0.2,
+    },
+    # SAC explores by its own noise, has no network for V, and learns the logarithm of the temperature.
+    ("policy.collect.noise_sigma", "policy.learn.value_network", "policy.learn.log_space"),
+)
+SACSettings.machin = replace(
+    OffPolicySettings.machin,
+    rules=(
+        *OffPolicySettings.machin.rules,
+        same("target_entropy", "target_entropy"),
+        same("initial_entropy_alpha", "temperature"),
+        same("alpha_learning_rate", "temperature_rate"),
+    ),
+)
 
 
 def squashed_log_prob(noise: torch.Tensor, log_std: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
@@ -89,7 +121,11 @@ class SquashedGaussianPolicy(ContinuousPolicy):
     settings: SACSettings
 
     def _build(self) -> PolicyNetwork:
-        return build_policy(self.adapter, 2 * self._size, self.model)
+        return build_policy(self.adapter, self.outputs, self.model)
+
+    @property
+    def outputs(self) -> int:
+        return 2 * self._size
 
     def _best(self, output: Array) -> Array:
         return np.asarray(np.tanh(output[:, : self._size]))
