@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -25,6 +26,15 @@ class TestLocalSite(SiteContract):
     def job(self, token: str, folder: Path, kind: str) -> Submission:
         code = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}[kind]
         return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", code], folder, folder)
+
+
+class TestExampleSite(TestLocalSite):
+    """The one that the docs show."""
+
+    def build(self, folder: Path) -> Site:
+        path = Path(__file__).parents[2] / "examples" / "sites" / "own_site.py"
+        site: Site = runpy.run_path(str(path))["OwnSite"](folder, poll=0.2)
+        return site
 
 
 def call(job: Submission) -> dict[str, float]:

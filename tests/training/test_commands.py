@@ -104,3 +104,13 @@ def test_mistakes_are_one_line(here, capsys, words, message):
     captured = capsys.readouterr()
     assert message in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_training_as_a_job_of_a_site(here, capsys):
+    assert main(["train", "cartpole-ppo", *SMALL, "--site", "local", "--seeds", "3,3"]) == 1
+    assert "are no seeds" in capsys.readouterr().err
+    assert main(["train", "cartpole-ppo", *SMALL, "--site", "local", "--seeds", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (one,) = found["seeds"]
+    assert (found["status"], one["seed"], one["status"]) == ("FINISHED", 3, "FINISHED")
+    assert one["best"] >= one["last"] > 0 and one["run"] == f"{found['search']}/0"

@@ -123,6 +123,28 @@ def test_resumed_equals_uninterrupted(root, algorithm, env, **model):
     assert list(history["step"]) == [step for step, _ in whole.evaluations]
 
 
+def test_a_job_that_is_started_again_goes_on_exactly(root, tmp_path, monkeypatch):
+    config = {
+        "total_steps": 640,
+        "env": CARTPOLE,
+        "algorithm": PPO,
+        "model": {"hidden": [16]},
+        "evaluation": {"every": 200, "episodes": 2},
+        "checkpoint": {"every": 150},
+    }
+    whole = train(config, root=root)
+    run = tmp_path / "jobs" / "0" / "run"
+    monkeypatch.setenv("OPERANT_RUN_DIR", str(run))
+    monkeypatch.setenv("OPERANT_RUN_ID", "search/0")
+    with pytest.raises(Interrupted):
+        train({**config, "callbacks": [interrupt_at(400)]})
+    monkeypatch.setenv("OPERANT_RESTART", "1")  # as the wrapper says when a cluster has preempted it
+    monkeypatch.setenv("OPERANT_RESUME_FROM", str(run / "checkpoints"))
+    resumed = train(config)
+    assert resumed.evaluations == whole.evaluations
+    assert list(Run(run).scalars("evaluation/return")["step"]) == [step for step, _ in whole.evaluations]
+
+
 @pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
 def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)

@@ -16,6 +16,7 @@ COMMANDS = {
     "init": "init",
     "search": "search",
     "show": "show",
+    "sites": "sites",
     "stop": "stop",
     "restart": "restart",
     "rm": "rm",

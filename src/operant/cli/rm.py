@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.engine.state import controller_is_alive
+    from operant.schedulers.engine.state import controller_is_alive, read_state
     from operant.schedulers.views.overview import describe, find_search
     from operant.sites.code import remove_tree
     from operant.sites.local import end_leftovers
@@ -30,6 +30,10 @@ def run(args: argparse.Namespace) -> int:
     folder = find_search(root, args.task)
     if controller_is_alive(folder):
         raise UsageError(f"the search {args.task!r} is running; `search-ctl stop --task {args.task}` stops it")
+    if read_state(folder)[0].outlives_controller:
+        from operant.schedulers.engine.detached import end_jobs
+
+        end_jobs(folder)
     if args.out.exists():
         stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(args.out.stat().st_mtime))
         args.out.rename(args.out.with_name(f"{args.out.stem}.{stamp}{args.out.suffix}"))

@@ -27,10 +27,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="search MuJoCo policies or a formula (scheduler: func_type) instead of starting programs",
     )
+    parser.add_argument(
+        "--site", metavar="SITE", help="where jobs run: a name (`operant sites`), '{type: slurm, …}' or a YAML file"
+    )
     parser.add_argument("--force", action="store_true", help="with --resume: also when the file has changed")
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.cli.sites import parse_site
     from operant.schedulers.naive_scheduler import NaiveScheduler
     from operant.schedulers.views.display import make_view
     from operant.schedulers.views.overview import find_search
@@ -48,7 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
         scheduler = MujocoScheduler(folder, args.file, resume=args.resume, force=args.force, view=make_view())
     else:
-        scheduler = NaiveScheduler(folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view())
+        where = None if args.site is None else parse_site(args.site)
+        scheduler = NaiveScheduler(
+            folder, args.file, symlinks, resume=args.resume, force=args.force, view=make_view(), where=where
+        )
     if not scheduler.plan.compare:
         _print_page(root, args.task, None)
     try:
@@ -62,6 +69,9 @@ def run(args: argparse.Namespace) -> int:
         mean, low, high = check["mean"], check["low"], check["high"]
         print(f"proposal {number} on {check['runs']} new seeds: {mean:.6g} (95 % interval {low:.6g} to {high:.6g})")
     print(f"`search-ctl show --task {args.task}` shows its jobs")
+    if outcome.status == Status.STOPPED:
+        print(f"its jobs go on: --resume takes them over, `search-ctl stop --task {args.task}` ends them")
+        return 0
     if outcome.status == Status.FINISHED:
         return 0
     _print_way_on(args)
@@ -76,6 +86,7 @@ def _print_page(root: Path, task: str, compare_id: str | None) -> None:
 
 def _print_way_on(args: argparse.Namespace) -> None:
     options = [f"--symlinks={args.symlinks}"] * bool(args.symlinks) + ["--benchmark"] * args.benchmark
+    options += [f"--site={args.site}"] * bool(args.site)
     words = shlex.join(["search-run", "--task", args.task, args.file, *options, "--resume"])
     print(f"`{words}` goes on with it; jobs that failed are run again")
 

@@ -113,20 +113,35 @@ def _print_search(found: dict[str, Any], folder: Path) -> None:
         return
     scalars = sorted({tag for job in jobs for tag in job.get("scalars", ())})
     rows = []
+    placed = any("site_id" in job for job in jobs)
     templates: dict[Any, str] = {}
     for job in jobs:
         took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
         settings = _settings(job["arg_dict"], templates)
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
-        rows.append([job["id"], job["status"], _number(job["reward"]), took, *shown, settings, told, job["url"]])
-    headings = ["job", "status", "reward", "took", *scalars, "settings", "", "page"]
+        where = [_waited(job), _where(job)] if placed else []
+        rows.append(
+            [job["id"], job["status"], _number(job["reward"]), *where, took, *shown, settings, told, job["url"]]
+        )
+    headings = ["job", "status", "reward", *(["waited", "where"] if placed else []), "took", *scalars]
+    headings += ["settings", "", "page"]
     if print_table(headings, rows, whole="page", spare="page"):
         print(f"a job's page is {jobs[0]['url'].removesuffix(jobs[0]['id'])}JOB")
     failed = [job["id"] for job in jobs if job.get("error") and (folder / "jobs" / job["id"] / "stderr").exists()]
     if failed:
         place = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
         print(f"what a job printed is in {place / 'jobs' / (failed[0] if len(failed) == 1 else 'JOB') / 'stderr'}")
+
+
+def _waited(job: dict[str, Any]) -> str:
+    return duration(job["waited"]) if "waited" in job else ""
+
+
+def _where(job: dict[str, Any]) -> str:
+    """The node, what the site calls the job, and why it waits."""
+    parts = (job.get("node"), job.get("site_id"), job.get("queue"))
+    return printable(" ".join(one for one in parts if one))
 
 
 def _settings(config: dict[str, Any], templates: dict[Any, str]) -> str:

@@ -13,6 +13,11 @@ from operant.tracking.places import find_root
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--task", required=True, metavar="NAME", help="the search to stop")
     parser.add_argument("--jobs", metavar="A,B", help="stop only these jobs; the search goes on")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="end the controller only; jobs of a cluster go on, --resume takes them over",
+    )
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for its end (default: 120)")
 
 
@@ -24,17 +29,27 @@ def run(args: argparse.Namespace) -> int:
 
     folder = find_search(find_root(), args.task)
     if not controller_is_alive(folder):
-        _, status = read_state(folder)
+        state, status = read_state(folder)
+        if state.outlives_controller and not args.detach and not args.jobs:
+            from operant.schedulers.engine.detached import end_jobs
+
+            ended = end_jobs(folder, args.timeout)
+            print(f"{args.task}: nobody controlled it, {ended} jobs were killed")
+            return 0
         left = end_leftovers(folder)
         if left:
             what = "1 process that its jobs had left behind was" if left == 1 else f"{left} processes of its jobs were"
             print(f"{args.task}: nobody controlled it; {what} ended")
             return 0
         raise UsageError(f"the search {args.task!r} is not running; it is {status}")
+    if args.detach and not read_state(folder)[0].outlives_controller:
+        raise UsageError(f"the jobs of {args.task!r} run on this machine and end with their controller")
     jobs = [one.strip() for one in args.jobs.split(",") if one.strip()] if args.jobs else []
     if jobs:
         jobs = [job["id"] for job in describe(folder, jobs)["jobs"]]
-    message = post_message(folder, {"type": "stop", **({"jobs": jobs} if jobs else {})})
+    message = post_message(
+        folder, {"type": "stop", **({"jobs": jobs} if jobs else {}), **({"detach": True} if args.detach else {})}
+    )
     deadline = time.monotonic() + args.timeout
     while message.exists() if jobs else controller_is_alive(folder):
         if time.monotonic() > deadline:
@@ -42,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
         time.sleep(0.05)
     if jobs:
         print(f"Told to stop: {', '.join(jobs)}")
+    elif args.detach:
+        print(f"{args.task}: its jobs go on; `--resume` takes them over, `stop` ends them")
     else:
         state, status = read_state(folder)
         killed = sum(job.status == Status.KILLED for job in state.jobs.values())

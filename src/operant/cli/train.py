@@ -6,17 +6,21 @@ operant train config.yaml                       or .json, or .py
 operant train --eject cartpole-ppo              copy the preset here, to change it
 operant train --resume last total_steps=200000  go on where a run stopped
 operant train cartpole-dqn --seeds 0..4         several seeds, one figure with its interval
+operant train cartpole-ppo --site slurm --seeds 0..9     ten jobs of a cluster
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 from operant.cli._terminal import print_table
 from operant.errors import UsageError
+from operant.status import Status
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", help="train once for each of these seeds: 0..4, or 0,3,7")
     parser.add_argument(
         "--workers", type=int, default=0, help="trainings at the same time with --seeds (default: cores)"
+    )
+    parser.add_argument(
+        "--site",
+        help="train as a job of a site, one for each seed: a name (`operant sites`), '{type: slurm, …}' or a file",
     )
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -53,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         return _train(args, changes, resumed=True)
     if args.target is None:
         raise UsageError("what is to be trained? Name a preset (`operant train --list`) or a config file")
+    if args.site is not None:
+        return _on_site(args)
     return _seeds(args) if args.seeds else _train(args, args.changes, resumed=False)
 
 
@@ -111,6 +121,67 @@ def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
         print("resume of this run is inexact: its environments cannot be saved")
     print(f"run {result.run_id}\n  operant runs show {result.run_id}\n  operant view {result.run_id}")
     return 0
+
+
+def _on_site(args: argparse.Namespace) -> int:
+    """A search with nothing to search: one job for each seed, with all that holds of jobs."""
+    from operant.cli.sites import parse_site
+    from operant.schedulers.engine.control import NoView
+    from operant.schedulers.naive_scheduler import NaiveScheduler
+    from operant.schedulers.views.display import make_view
+    from operant.tracking.places import find_root, new_run_id
+    from operant.training.seeds import parse_seeds
+    from operant.training.statistics import interval
+    from operant.training.targets import load_config
+
+    config = load_config(args.target, args.changes)
+    seeds = parse_seeds(args.seeds) if args.seeds else [config.seed]
+    name = new_run_id(config.name)
+    folder = find_root(args.root) / "searches" / name
+    words = [sys.executable, "-m", "operant", "train", args.target, *args.changes]
+    search = {
+        "site": parse_site(args.site),
+        "task": {
+            "template": f"{shlex.join(words)} seed={{train_seed}} --quiet",
+            "search_args": [{"name": "train_seed", "type": "Categorical", "data": seeds}],
+        },
+        "searcher": {"type": "GridSearcher", "reward_attribute": "evaluation/return"},
+        "scheduler": {"parallel_size": len(seeds)},
+    }
+    outcome = NaiveScheduler(folder, search, view=NoView() if args.quiet or args.json else make_view()).run()
+    found = _trained(folder)
+    if args.json:
+        print(json.dumps({"search": name, "status": outcome.status, "seeds": found}))
+    else:
+        cells = [
+            (str(one["seed"]), one["run"], one["status"], _figure(one["best"]), _figure(one["last"])) for one in found
+        ]
+        print_table(("SEED", "RUN", "STATUS", "BEST", "LAST"), cells)
+        for key in ("best", "last"):
+            values = [one[key] for one in found if one[key] is not None]
+            if len(values) > 1:
+                middle, low, high = interval(values)
+                print(f"{key:<5} IQM {middle:.2f}   95 % interval {low:.2f} … {high:.2f}   ({len(values)} seeds)")
+        print(f"`operant show --task {name}` shows its jobs")
+    return 0 if all(one["status"] == Status.FINISHED for one in found) else 1
+
+
+def _trained(folder: Path) -> list[dict[str, Any]]:
+    """What each job of a training by seeds came to."""
+    from operant.schedulers.views.overview import describe
+    from operant.tracking import Run
+
+    found = []
+    for job in describe(folder)["jobs"]:
+        place = folder / "jobs" / job["id"] / "run"
+        values = Run(place).scalars("evaluation/return")["value"].tolist() if place.is_dir() else []
+        figures = {"best": max(values, default=None), "last": values[-1] if values else None}
+        found.append({"seed": job["arg_dict"]["train_seed"], "run": job["run"], "status": job["status"], **figures})
+    return found
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _seeds(args: argparse.Namespace) -> int:

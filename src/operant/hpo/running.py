@@ -24,16 +24,20 @@ from operant.hpo.shape import Shape, call_of
 from operant.registry import accepted_arguments, check_arguments
 from operant.schedulers.criteria import BaseStopCriterion
 from operant.schedulers.engine.scheduler import Scheduler
+from operant.schedulers.planning.places import checked_site
 from operant.schedulers.planning.plan import SearchPlan
 from operant.searchers import SEARCHERS, BaseSearcher
-from operant.sites import FunctionSite
+from operant.sites import SITES, FunctionSite
 from operant.sites.threads import ThreadSite
 from operant.space import Dict
 from operant.status import Status
 from operant.tracking.places import check_run_id, find_root, new_run_id
 
 if TYPE_CHECKING:
+    from operant.sites.elsewhere import RemoteCallSite
     from operant.sites.processes import ProcessSite
+
+    pass
 
 
 class Best(NamedTuple):
@@ -66,6 +70,7 @@ class Settings:
     init_steps: int | None = None
     assessor: Any = None
     workers: str = "thread"
+    site: dict[str, Any] | None = None
     time_limit: float | None = None
     name: str | None = None
     ephemeral: bool = False
@@ -104,7 +109,7 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         if isinstance(plan.searcher, GrowingSearcher):
             for number, record in recorded.returned.items() if recorded is not None else ():
                 plan.searcher.take_result(number, record.get("value"))
-        site = _site(settings, check, reports_count=plan.assessor is not None)
+        site = _site(settings, check, folder, reports_count=plan.assessor is not None)
         hook = TrialHook(settings, check, history, plan.searcher)
         site.on_submit = hook.on_submit
         if not settings.ephemeral:
@@ -133,8 +138,10 @@ def _check(settings: Settings) -> None:
         raise UsageError("say what is wanted: maximize(R['…']) or minimize(R['…'])")
     if settings.spaces is None:
         raise UsageError("say what may vary: spaces({'lr': uniform(0.1, 0.2), …})")
-    if settings.time_limit is not None and settings.workers != "process":
-        raise UsageError("a call in a thread cannot be ended, so time_limit(…) needs workers('process')")
+    if settings.time_limit is not None and settings.workers != "process" and settings.site is None:
+        raise UsageError("a call in a thread cannot be ended, so time_limit(…) needs workers('process') or a site(…)")
+    if settings.site is not None:
+        checked_site(settings.site)
     if settings.ephemeral and settings.name is not None:
         raise UsageError(f"an ephemeral search keeps nothing, so there is nothing to call {settings.name!r}")
 
@@ -180,6 +187,7 @@ def _describe(settings: Settings, shape: Shape, recorded: Recorded | None) -> di
             "max_tries": settings.max_steps,
             "max_retries": settings.max_retries,
             "workers": settings.workers,
+            **({} if settings.site is None else {"site": settings.site}),
             "time_limit": settings.time_limit,
             "assessor": None if settings.assessor is None else str(settings.assessor),
         },
@@ -249,8 +257,14 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
     return searcher
 
 
-def _site(settings: Settings, check: ResultCheck, *, reports_count: bool) -> ThreadSite | ProcessSite | FunctionSite:
+def _site(
+    settings: Settings, check: ResultCheck, folder: Path, *, reports_count: bool
+) -> ThreadSite | ProcessSite | FunctionSite | RemoteCallSite:
     call, name, workers = call_of(settings.function, check.shape), check.name, settings.max_workers
+    if settings.site is not None:
+        from operant.sites.elsewhere import RemoteCallSite
+
+        return RemoteCallSite(SITES.build(settings.site, folder), call, check, name, folder)
     if settings.workers == "process":
         from operant.sites.processes import ProcessSite
 

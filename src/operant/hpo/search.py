@@ -81,6 +81,10 @@ class Search:
             raise UsageError(f"time_limit takes a number of seconds above 0, not {seconds!r}")
         return self._set(time_limit=float(seconds))
 
+    def site(self, name: str, **settings: Any) -> Search:
+        """Each trial as a job of a site, such as `site("slurm", partition="short")`; see docs/sites.md."""
+        return self._set(site={"type": name, **settings})
+
     # -- what for ------------------------------------------------------------------------------------------------
 
     def maximize(self, expression: Any, name: str = "target") -> Search:

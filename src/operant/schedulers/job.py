@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
-from operant.sites import Event, Limits, LocalSite, Submission, make_token
+from operant.sites import SITES, Event, Limits, Site, Submission, make_token
 from operant.sites.code import take_snapshot
 from operant.status import Status
 
@@ -60,21 +60,27 @@ class LocalJob(Job):
     'FINISHED'
     """
 
+    site = "local"
     exit: Mapping[str, Any] | None = None
     """How it ended, as its wrapper says."""
+    place: Mapping[str, Any] | None = None
+    """Where it is, as its site says: ``id``, ``node``, ``queue``."""
 
     def start(
         self, *, workdir: str | os.PathLike[str] = ".operant/jobs", limits: Limits | None = None, **options: Any
     ) -> None:
-        """Start the program in ``<workdir>/jobs/<name>/work``, a copy of the current folder's code."""
-        if options:
-            raise UsageError(f"a job of this machine has no option {next(iter(options))!r}")
+        """Start the program in ``<workdir>/jobs/<name>/work``, a copy of the current folder's code.
+
+        :param options: settings of the site, such as ``partition="short"`` of Slurm.
+        """
         if self._status != Status.PENDING or self.exit is not None:
             raise UsageError(f"job {self.name!r} was started before")
         base = Path(workdir).absolute()
         self.folder = base / "jobs" / self.name
         if self.folder.exists():
             raise UsageError(f"there is a job {self.name!r} in {base} already")
+        # A cluster's jobs are told apart by the folder of their site, so each gets its own.
+        found: Site = SITES.build({"type": self.site, **options}, base if self.site == "local" else self.folder)
         snapshot = take_snapshot(Path.cwd(), base / "code", self.symlink_paths)
         self.folder.mkdir(parents=True)
         snapshot.lay_out(self.folder / "work")
@@ -85,7 +91,7 @@ class LocalJob(Job):
         self._token = token
         self._done = threading.Event()
         self._killed = False
-        self._site = LocalSite(base)
+        self._site = found
         self._site.start(self._hear)
         self._site.submit([job])
 
@@ -103,10 +109,41 @@ class LocalJob(Job):
     def _hear(self, event: Event) -> None:
         if event.kind == "started":
             self._status = Status.RUNNING
-            return
-        self.exit = event.info
-        if event.info.get("code") == 0 and event.info.get("reason") is None:
-            self._status = Status.FINISHED
-        else:
-            self._status = Status.KILLED if self._killed else Status.ERROR
-        self._done.set()
+        elif event.kind == "placed":
+            self.place = event.info
+        elif event.kind in ("ended", "lost"):
+            self.exit = event.info
+            if event.info.get("code") == 0 and event.info.get("reason") is None:
+                self._status = Status.FINISHED
+            else:
+                self._status = Status.KILLED if self._killed else Status.ERROR
+            self._done.set()
+
+
+class SlurmJob(LocalJob):
+    """A job of a Slurm cluster. A command that begins with ``srun`` works as it stands; `kill` ends its steps too.
+
+    >>> job = SlurmJob("srun -p short --gres gpu:1 python train.py --lr 0.1", "try", {"lr": 0.1})
+    >>> job.start(account="mine")
+    """
+
+    site = "slurm"
+
+
+class ContainerJob(LocalJob):
+    """A job in a container of this machine.
+
+    >>> job = ContainerJob("python train.py --lr 0.1", "try", {"lr": 0.1})
+    >>> job.start(image="python:3.11")
+    """
+
+    site = "container"
+
+
+class AutolinkJob(Job):
+    """A job of Autolink, a service that is not public."""
+
+    def start(self, **options: Any) -> None:
+        raise UsageError(
+            "Autolink is a closed service that Operant cannot reach; a site of your own takes its place (docs/sites.md)"
+        )

@@ -14,9 +14,10 @@ from operant.errors import UsageError
 from operant.schedulers.engine.control import NoView, View
 from operant.schedulers.engine.scheduler import Outcome, Scheduler
 from operant.schedulers.engine.workspace import Workspace
+from operant.schedulers.planning.places import moved
 from operant.schedulers.planning.plan import load_plan, make_plan
 from operant.schedulers.views.display import LogView
-from operant.sites import SITES, FunctionSite, LocalSite, Site
+from operant.sites import SITES, FunctionSite, Site
 from operant.sites.base import Clock
 from operant.sites.code import take_snapshot
 from operant.tracking.journal.journal import JOURNAL_NAME
@@ -42,6 +43,7 @@ class NaiveScheduler(BaseScheduler):
     :param force: with ``resume``, also when the configuration has changed.
     :param function: call this with each configuration instead of starting programs; it returns the reward.
     :param source: the folder with the code, by default the current one.
+    :param where: the site that programs run on, as `site` of the configuration says it, instead of that one.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class NaiveScheduler(BaseScheduler):
         source: str | os.PathLike[str] | None = None,
         view: View | None = None,
         site: Site | None = None,
+        where: str | Mapping[str, Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.workdir = Path(workdir).absolute()
@@ -69,9 +72,10 @@ class NaiveScheduler(BaseScheduler):
         self._site = site
         self._clock = clock
         if isinstance(config, Mapping):
+            config = config if where is None else moved(config, where)
             self.plan = make_plan(config, folder=self.source, function=function is not None or site is not None)
         else:
-            self.plan = load_plan(config, folder=self.source)
+            self.plan = load_plan(config, folder=self.source, where=where)
         self.origin = {
             "file": None if isinstance(config, Mapping) else str(Path(config).absolute()),
             "source": str(self.source),
@@ -127,10 +131,7 @@ class NaiveScheduler(BaseScheduler):
     def _make_site(self) -> Site:
         if self.function is not None:
             return FunctionSite(self.function, self.plan.rule.attribute)
-        cfg = self.plan.site
-        if cfg == "local" or (isinstance(cfg, Mapping) and cfg.get("type") == "local"):
-            return LocalSite(self.workdir)
-        built: Site = SITES.build({"type": cfg} if isinstance(cfg, str) else cfg, self.workdir)
+        built: Site = SITES.build(self.plan.site, self.workdir)
         return built
 
     def _join_compare(self) -> None:

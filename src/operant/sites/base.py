@@ -9,9 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from operant.errors import ConfigError
 from operant.registry import Registry
 
 SITES = Registry("site", "operant.sites")
+SITES.declare("local", "operant.sites.local:LocalSite")
+SITES.declare("slurm", "operant.sites.slurm:SlurmSite")
+SITES.declare("container", "operant.sites.container:ContainerSite")
+
+
+def site_settings(given: Any) -> dict[str, Any]:
+    """A site as a mapping with its ``type``: from that, from its name, or from nothing, which means this machine."""
+    if given is None:
+        return {"type": "local"}
+    if isinstance(given, str):
+        return {"type": given}
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"a site is a name, or a mapping with a `type`, not {given!r}")
+    return {str(key): value for key, value in given.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class LocalSite:
                 self._attempts[job.token] = attempt
                 self._by_descriptor[mine.fileno()] = attempt
             try:
-                self._send(json.dumps(_spec(job)).encode(), theirs)
+                self._send(json.dumps(spec_of(job)).encode(), theirs)
             finally:
                 theirs.close()
             self._poll.register(mine.fileno(), select.EPOLLIN)
@@ -210,7 +210,8 @@ def read_exit(folder: Path, attempt: int) -> dict[str, Any] | None:
     return _read_json(folder / f"exit-{attempt}.json")
 
 
-def _spec(job: Submission) -> dict[str, Any]:
+def spec_of(job: Submission) -> dict[str, Any]:
+    """What the wrapper is told."""
     return {
         "token": job.token,
         "attempt": job.attempt,

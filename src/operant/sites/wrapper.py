@@ -3,11 +3,16 @@
 One file of standard library, so that it also runs where Operant is not installed:
 
     python wrapper.py run SPEC.json     one job, described by a JSON file
+    python wrapper.py run LIST NUMBER   the same, where line NUMBER of a file, counted from 0, names that JSON file
     python wrapper.py serve FD          a fork server: each job that arrives on the socket gets a wrapper of its own
 
 The wrapper claims its attempt atomically (a second copy leaves at once), is the subreaper of all that the
 program starts, and ends them together: when the program ends, when the controller says so or is gone, when a
 limit is passed. `exit-<attempt>.json` then says what happened.
+
+Where a site may start the same attempt again, after a preemption or a lost node, it counts these starts in
+OPERANT_RESTART: a later one takes the claim of the earlier one over. SIGUSR1 is a site's warning that it will soon
+end the job; programs that handle it get it too, and OPERANT_REQUEUE is the command that lets it be started again.
 """
 
 from __future__ import annotations
@@ -32,7 +37,8 @@ LEFTOVER_GRACE = 0.5  # seconds between asking what the program left behind to e
 MEMORY_POLL = 0.25
 CHUNK = 1 << 18
 HEADER = struct.Struct("<I")
-HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
+ROOM_SECONDS = 60.0  # how long a job without a controller waits for room on a full disk
 PAGE = os.sysconf("SC_PAGE_SIZE")
 RESULT_NAMES = ("result.json", "result.pkl")
 """Where a program may leave its result, in the folder in which it runs."""
@@ -57,14 +63,16 @@ class Output:
     why it ended. A disk that is full already costs output, never the job.
     """
 
-    def __init__(self, path: str, limit: int) -> None:
+    def __init__(self, path: str, limit: int, goes_on: bool = False) -> None:
         self.received = 0
         self.lost = 0
         self._head_left = limit // 2
         self._tail_limit = limit - limit // 2
         self._tail: list[bytes] = []
         self._tail_bytes = 0
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        mode = os.O_APPEND if goes_on else os.O_TRUNC
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | mode | os.O_CLOEXEC, 0o644)
+        self._begin = os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def write(self, data: bytes) -> None:
         self.received += len(data)
@@ -80,7 +88,8 @@ class Output:
 
     def close(self) -> dict[str, int]:
         tail = b"".join(self._tail)[-self._tail_limit :]
-        dropped = self.received - os.lseek(self._descriptor, 0, os.SEEK_CUR) - self.lost - len(tail)
+        written = os.lseek(self._descriptor, 0, os.SEEK_CUR) - self._begin
+        dropped = self.received - written - self.lost - len(tail)
         if dropped > 0:
             self._put(b"\n[... %d bytes left out here: the output passed its limit ...]\n" % dropped)
         self._put(tail)
@@ -160,7 +169,7 @@ def identity(pid: int) -> dict[str, object]:
     return {"pid": pid, "ticks": ticks, "boot": boot, "host": socket.gethostname()}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", "rb") as stream:
         return stream.read().strip().decode()
@@ -169,19 +178,39 @@ def boot_id() -> str:
 # -- files that others rely on ------------------------------------------------------------------------------------
 
 
-def claim(folder: str, attempt: int, token: str) -> bool:
-    """Take the attempt, or find that it is taken: of any number of copies one gets True."""
-    staged = os.path.join(folder, ".claim-%d-%d" % (attempt, os.getpid()))
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+def claim(folder: str, attempt: int, token: str, restart: int = 0) -> bool:
+    """Take the attempt, or find that it is taken: of any number of copies one gets True, and later each restart."""
+    # Nodes that share the folder may have processes with the same number.
+    staged = os.path.join(folder, ".claim-%d-%s-%d" % (attempt, socket.gethostname(), os.getpid()))
+    final = os.path.join(folder, "claim-%d" % attempt)
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        os.write(descriptor, json.dumps(dict(identity(os.getpid()), token=token)).encode())
+        os.write(descriptor, json.dumps(dict(identity(os.getpid()), token=token, restart=restart)).encode())
         os.close(descriptor)
-        os.link(staged, os.path.join(folder, "claim-%d" % attempt))
+        os.link(staged, final)
     except FileExistsError:
-        return False
+        holder = read_json(final)
+        if not restart or holder.get("token") != token or holder.get("restart", 0) >= restart:
+            return False
+        os.rename(staged, final)
+        for name in ("exit-%d.json" % attempt, "cancel-%d" % attempt):
+            if os.path.exists(os.path.join(folder, name)):
+                os.rename(os.path.join(folder, name), os.path.join(folder, "%s.restart-%d" % (name, restart)))
+        return True
     finally:
-        os.unlink(staged)
+        if os.path.exists(staged):
+            os.unlink(staged)
     return True
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """What a small file says; nothing where there is none, or it is damaged."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def write_exit(folder: str, attempt: int, record: dict[str, object]) -> int:
@@ -195,6 +224,11 @@ def write_exit(folder: str, attempt: int, record: dict[str, object]) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def exit_code(status: int) -> int:
+    """What `wait` says, as an exit code, or minus the number of a signal."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def segment_lengths(run_dir: str) -> dict[str, int]:
@@ -229,6 +263,9 @@ class Supervisor:
         self.folder = spec["folder"]
         self.attempt = spec["attempt"]
         self.grace = float(spec.get("grace", 5.0))
+        self.restart = int(os.environ.get("OPERANT_RESTART") or 0)
+        self.requeue_at: float | None = None
+        """When a site that has warned is asked to start the attempt again."""
         self.pid = 0
         self.status: int | None = None
         self.reason: str | None = None
@@ -237,6 +274,7 @@ class Supervisor:
         """Whether exit code 0 can only mean that the program finished before it was told to end."""
         self.kill_at: float | None = None
         self.leftovers = 0
+        self.waited = 0.0
         self.cpu_seconds = 0.0
         self.peak_kilobytes = 0
         self.outputs: dict[int, Output] = {}
@@ -244,16 +282,16 @@ class Supervisor:
 
     def run(self, wake: int) -> int:
         """See to it; `wake` is what `watch_signals` gave."""
-        if not claim(self.folder, self.attempt, self.spec["token"]):
-            self._tell({"event": "refused"})
+        if not claim(self.folder, self.attempt, self.spec["token"], self.restart):
+            if self.control is not None:
+                self._tell({"event": "refused"})
             return 0
         if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
             return 0  # its controller is gone already; it never began
         self.stamps = result_stamps(self.spec["cwd"])
         began, began_wall = time.monotonic(), time.time()
         if self.reason is not None:  # it was cancelled before it began
-            self._finish(began_wall, 0.0)
-            return 0
+            return self._finish(began_wall, 0.0)
         pipes = self._start()
         self._tell({"event": "started", "pid": self.pid, "wall": began_wall})
         limit = self.spec.get("time_limit")
@@ -262,8 +300,9 @@ class Supervisor:
         self._drain(pipes)
         for descriptor in pipes:
             os.close(descriptor)
-        self._finish(began_wall, time.monotonic() - began)
-        return 0
+        if self._requeue():
+            return 0
+        return self._finish(began_wall, time.monotonic() - began)
 
     def _start(self) -> list[int]:
         spec = self.spec
@@ -271,14 +310,19 @@ class Supervisor:
         out, out_in = os.pipe2(os.O_CLOEXEC)
         err, err_in = os.pipe2(os.O_CLOEXEC)
         failed, failed_in = os.pipe2(os.O_CLOEXEC)
-        self.outputs = {out: Output(spec["stdout"], limit), err: Output(spec["stderr"], limit)}
+        goes_on = self.restart > 0
+        self.outputs = {out: Output(spec["stdout"], limit, goes_on), err: Output(spec["stderr"], limit, goes_on)}
         environment = dict(os.environ, **spec.get("env", {}))
+        kept = os.path.join(spec.get("run_dir", ""), "checkpoints")
+        if goes_on and os.path.isdir(kept) and os.listdir(kept):
+            environment["OPERANT_RESUME_FROM"] = environment.get("OPERANT_CKPT_DIR", kept)
         environment[TOKEN_NAME] = spec["token"]
         # A signal that arrives while there are two of us must not be handled by the wrong one.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        parent = os.getpid()  # 1 in a container
         self.pid = os.fork()
         if self.pid == 0:
-            self._become_program(environment, out_in, err_in, failed_in)
+            self._become_program(environment, out_in, err_in, failed_in, parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         for descriptor in (out_in, err_in, failed_in):
             os.close(descriptor)
@@ -288,7 +332,7 @@ class Supervisor:
         os.set_blocking(err, False)
         return [out, err]
 
-    def _become_program(self, environment: dict[str, str], out: int, err: int, failed: int) -> None:
+    def _become_program(self, environment: dict[str, str], out: int, err: int, failed: int, parent: int) -> None:
         spec = self.spec
         argv = spec["argv"]
         try:
@@ -298,7 +342,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == 1:  # the wrapper died before that took effect
+            if os.getppid() != parent:  # the wrapper died before that took effect
                 os._exit(1)
             null = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((null, 0), (out, 1), (err, 2)):
@@ -323,7 +367,7 @@ class Supervisor:
         memory_limit = self.spec.get("memory_limit")
         while self.status is None:
             times = [time.monotonic() + MEMORY_POLL] if memory_limit else []
-            times += [at for at in (deadline, self.kill_at) if at is not None]
+            times += [at for at in (deadline, self.kill_at, self.requeue_at) if at is not None]
             timeout = max(0.0, min(times) - time.monotonic()) * 1000 + 1 if times else None
             for descriptor, _ in poll.poll(timeout):
                 if descriptor == wake:
@@ -338,6 +382,9 @@ class Supervisor:
             if deadline is not None and now >= deadline:
                 deadline = None
                 self.stop("time_limit")
+            if self.requeue_at is not None and now >= self.requeue_at:
+                self.requeue_at = None
+                self.stop("requeued")
             if memory_limit and self.reason is None and memory_of(descendants(os.getpid())) > memory_limit:
                 self.stop("memory_limit", 0.0)
             if self.kill_at is not None and now >= self.kill_at:
@@ -357,6 +404,29 @@ class Supervisor:
             self._signal_all(signal.SIGCONT)
         at = time.monotonic() + (self.grace if grace is None else grace)
         self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
+
+    def warn(self) -> None:
+        """The site will soon end this job: tell who wants to know, and be started again where that is allowed."""
+        for pid in descendants(os.getpid()):
+            if catches(pid, signal.SIGUSR1):
+                os.kill(pid, signal.SIGUSR1)
+        if self.restart < int(self.spec.get("requeues", 0)) and os.environ.get("OPERANT_REQUEUE"):
+            self.requeue_at = time.monotonic() + float(self.spec.get("warn", 0.0)) / 2
+
+    def _requeue(self) -> bool:
+        """Ask the site for another start, if that is why the program was ended, and it had not finished by then."""
+        if self.reason != "requeued" or (self.may_end_well and self.status == 0):
+            return False
+        for pause in (0.5, 1.0, 2.0, 0.0):  # a busy site may not answer at once
+            if os.system(os.environ["OPERANT_REQUEUE"] + " >/dev/null") == 0:
+                return True
+            time.sleep(pause)
+        return False
+
+    def terminate(self) -> None:
+        """A signal says that it shall end; whoever meant that may have left word of why, and of how fast."""
+        order = read_json(os.path.join(self.folder, "cancel-%d" % self.attempt))
+        self.stop(order.get("cancel", "terminated"), order.get("grace"))
 
     def _listen(self) -> bool:
         """Hear the controller; silence for ever means that it is gone."""
@@ -432,8 +502,8 @@ class Supervisor:
                     break
                 self.outputs[descriptor].write(data)
 
-    def _finish(self, began_wall: float, seconds: float) -> None:
-        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+    def _finish(self, began_wall: float, seconds: float) -> int:
+        code = None if self.status is None else exit_code(self.status)
         if code == 0 and self.may_end_well:
             self.reason = None
         stamps = result_stamps(self.spec["cwd"])
@@ -465,28 +535,43 @@ class Supervisor:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
             # The disk is full. The controller can know all the same; the file comes when there is room.
-            told = told or self._tell(dict(record, event="ended"))
-            if not told or not self._wait_for_room():
-                return
+            told = told or (self.control is not None and self._tell(dict(record, event="ended")))
+            if not self._wait_for_room():
+                return code or 1
         if not told:
             # A file that is in place survives the death of every process, so nobody need wait for the disk.
             self._tell(dict(record, event="ended"))
         os.fsync(descriptor)
         os.close(descriptor)
+        return 0 if code == 0 and self.reason is None else code if code is not None and code > 0 else 1
 
     def _wait_for_room(self) -> bool:
-        """Wait a little; False when the controller is gone as well."""
+        """Wait a little; False when the controller is gone as well, or where there is none for long enough."""
         if self.control is None:
-            return False
+            time.sleep(0.5)
+            self.waited += 0.5
+            return self.waited < ROOM_SECONDS
         readable, _, _ = select.select([self.control], [], [], 0.5)
         return not readable or bool(self.control.recv(65536))
 
     def _tell(self, event: dict[str, object]) -> bool:
         if self.control is None:
-            return False
+            return self._leave_notice(str(event["event"]))
         try:
             self.control.send(json.dumps(event).encode())
         except OSError:  # nobody listens any more; the exit file is what counts
+            return False
+        return True
+
+    def _leave_notice(self, kind: str) -> bool:
+        """An empty file in a folder that the controller looks through: one look tells the news of all jobs."""
+        folder = self.spec.get("notices")
+        if folder is None:
+            return False
+        name = "%s.%d.%d.%s" % (os.path.basename(self.folder), self.attempt, self.restart, kind)
+        try:
+            os.close(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError:  # the disk is full, or the search was removed; the site's word has to do
             return False
         return True
 
@@ -500,6 +585,7 @@ def prepare() -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
+    signal.signal(signal.SIGUSR1, lambda *_: _current.warn() if _current is not None else None)
     return wake
 
 
@@ -509,7 +595,7 @@ _current: Supervisor | None = None
 def _terminate(*_: object) -> None:
     if _current is None:
         os._exit(0)  # it waits for a job: nothing is lost
-    _current.stop("terminated")
+    _current.terminate()
 
 
 def supervise(spec: dict[str, Any], control: socket.socket | None, wake: int) -> int:
@@ -715,8 +801,12 @@ def _work(link: socket.socket, spec: bytes, control: socket.socket) -> None:
 def main(argv: list[str]) -> int:
     if len(argv) == 2 and argv[0] == "serve":
         return ForkServer(int(argv[1])).serve()
-    if len(argv) == 2 and argv[0] == "run":
-        with open(argv[1], encoding="utf-8") as stream:
+    if len(argv) in (2, 3) and argv[0] == "run":
+        path = argv[1]
+        if len(argv) == 3:
+            with open(path, encoding="utf-8") as stream:
+                path = stream.read().splitlines()[int(argv[2])]
+        with open(path, encoding="utf-8") as stream:
             spec = json.load(stream)
         if os.getpid() != os.getsid(0):
             try:

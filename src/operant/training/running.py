@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ def train(
     """
     config = target if isinstance(target, TrainConfig) and not changes else load_config(target, changes)
     plain = config.to_mapping()
+    found, state = _job_checkpoint()
+    if found is not None:
+        _refuse_other_shapes(state["config"], plain)
+        with SummaryWriter(config.name, resumed_from=found, root=root, tags=["train", *tags]) as writer:
+            training = Training(config, writer, observer)
+            training.load_state_dict(state)
+            return training.run()
     with SummaryWriter(config.name, config=_flat(plain), root=root, tags=["train", *tags]) as writer:
         training = Training(config, writer, observer)
         training.begin()
@@ -67,6 +75,15 @@ def resume(
         for sentence in store.notes:
             training.say(sentence)
         return training.run()
+
+
+def _job_checkpoint() -> tuple[int | None, dict[str, Any]]:
+    """The newest checkpoint of this job, if it was begun before: by an earlier attempt, or before it was preempted."""
+    folder = os.environ.get("OPERANT_RUN_DIR")
+    store = CheckpointStore(Path(folder or "") / "checkpoints")
+    if folder is None or not os.environ.get("OPERANT_RESUME_FROM") or not store.steps():
+        return None, {}
+    return store.load()
 
 
 # What the saved state was made for. (`model.fused` only says how it is computed.)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -128,8 +128,11 @@ class SearchScene:
             return [line("no job is running", "dim")]
         reward = str(self.search.state.opened.get("reward"))
         progress = max(6, min(20, width - 60))
-        widths = [2, 14, progress + 6, -9, -12, -9]
-        lines = [cells(["", "job", "progress", "step", reward, "elapsed"], widths, "dim")]
+        places = self.search.state.places
+        widths = [2, 14, progress + 6, -9, -12, -9, *([20] if places else [])]
+        lines = [
+            cells(["", "job", "progress", "step", reward, "elapsed", *(["where"] if places else [])], widths, "dim")
+        ]
         usual = self.search.usual_seconds
         place = next((at for at, job in enumerate(running) if job.id == self.chosen), 0)
         first = min(max(0, place - shown + 1), len(running) - shown)
@@ -147,6 +150,7 @@ class SearchScene:
                         str(last[0]) if last is not None else "",
                         f"{last[1]:.5g}" if last is not None else "",
                         duration(elapsed),
+                        *([_where(places.get(job.id, {}))] if places else []),
                     ],
                     widths,
                     "reverse" if chosen else "",
@@ -340,3 +344,8 @@ class AllScene:
 
 def _short(value: Any) -> Any:
     return f"{value:.6g}" if type(value) is float else value
+
+
+def _where(place: Mapping[str, Any]) -> str:
+    """The node and what the site calls the job."""
+    return " ".join(str(place[key]) for key in ("node", "id") if place.get(key))

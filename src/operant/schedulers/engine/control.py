@@ -123,6 +123,11 @@ class SearchControl(SearchProgress):
         if state.killing is not None and kill:
             self.cancel(list(state.running.values()), *state.killing)
 
+    def detach(self, reason: str) -> None:
+        """End the controller and leave its jobs running, where they can."""
+        if self._state.killing is None:
+            self._state.detach(reason)
+
     def cancel(self, attempts: list[Attempt], status: str, reason: str) -> None:
         """End these attempts; they will count with this status and reason."""
         for attempt in attempts:

@@ -120,6 +120,10 @@ class Trial:
         return _STOPPED if self.raced_out or not self.statuses.isdisjoint(_EARLY) else _FINISHED
 
 
+def _is_news(before: str, queue: str) -> bool:
+    return queue != before and not any(one in queue for one in ("(Priority)", "(Resources)"))
+
+
 class LiveState(SearchState):
     """The recorded state of a search with its queues. Its transitions journal themselves."""
 
@@ -146,6 +150,8 @@ class LiveState(SearchState):
         """Whether nothing more is proposed."""
         self.killing: tuple[str, str] | None = None
         """The status and the reason with which all jobs under way end, once they shall."""
+        self.detached = False
+        """Whether the controller leaves, and its jobs go on."""
         self.end: tuple[str, str] = (_FINISHED, "all done")
         self.backlog: list[Any] = []
         """What came while the disk was full."""
@@ -251,6 +257,16 @@ class LiveState(SearchState):
         attempt.begun = attempt.last_report = self.clock.now()
         self._record("started", job=job.id, attempt=job.attempt, wall=self.clock.wall() if wall is None else wall)
 
+    def placed(self, attempt: Attempt, info: Mapping[str, Any]) -> None:
+        """Where its site has put it, or why it waits."""
+        name = attempt.job.id
+        before = self.places.get(name)
+        same = before is not None and all(before[key] == info.get(key, "") for key in ("id", "node"))
+        # Which of many waits for priority and which for resources changes all the time, and tells nobody anything.
+        if not same or _is_news(str(before and before["queue"]), str(info.get("queue", ""))):
+            found = {key: info.get(key, "") for key in ("id", "node", "queue")}
+            self._record("placed", job=name, wall=self.clock.wall(), **found)
+
     def reported(self, attempt: Attempt, tag: str, step: int, value: float, wall: float) -> None:
         """A job without files has reported something."""
         assert isinstance(attempt.reader, MemoryReader)
@@ -304,6 +320,12 @@ class LiveState(SearchState):
         self._record("stopping", reason=reason, kill=kill)
         if kill:
             self.killing = (Status.ERROR if status == Status.ERROR else Status.KILLED, reason)
+
+    def detach(self, reason: str) -> None:
+        """The controller ends and leaves its jobs to themselves; whoever resumes the search takes them over."""
+        self.is_stop = self.detached = True
+        self.end = (Status.STOPPED, reason)
+        self._record("stopping", reason=reason, kill=False)
 
     def go_on_proposing(self) -> None:
         """The rule that ended the search has been changed, and may stop it again."""

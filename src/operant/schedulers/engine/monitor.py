@@ -180,7 +180,7 @@ class Results:
             for seed in seeds.check_seeds:
                 job = state.new_job(proposal, seed, check=True)
                 job = state.jobs.get(job.id, job)  # an earlier controller may have begun it
-                if job.status != _FINISHED:
+                if job.status != _FINISHED and job.token not in state.running:
                     state.ready.append(job)
 
     def sum_up_checks(self) -> dict[int, dict[str, Any]]:
@@ -298,6 +298,8 @@ class Monitor:
             kind = content["type"]
             if kind == "stop" and content.get("jobs"):
                 self._stop_jobs({str(one) for one in content["jobs"]})
+            elif kind == "stop" and content.get("detach"):
+                self.control.detach("detached by its user")
             elif kind == "stop":
                 self.control.stop(_BY_USER, kill=True, status=Status.KILLED)
             elif kind == "limits":

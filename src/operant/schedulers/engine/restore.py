@@ -71,6 +71,7 @@ class Restore:
             compare=plan.compare,
             origin=origin,
             **({"unreadable": state.damage.total} if state.damage.total else {}),
+            **({"outlives": True} if self.site.outlives_controller else {}),
             code=None if self.workspace is None else self.workspace.snapshot.name,
             host=who["host"],
             pid=who["pid"],
@@ -133,6 +134,10 @@ class Restore:
             known = found.get(job.token)
             # What has ended well counts; what ended badly is an ERROR like all others, and is run again.
             good = known is not None and _goes_on_or_went_well(known)
+            if known is not None and known.state != "unknown" and self.site.outlives_controller:
+                if job.is_check:
+                    self._adopt(job, known)  # all others are adopted with their trial
+                continue
             if job.is_check:
                 self._settle_check(job, known.record if good and known is not None and known.state == "ended" else None)
             elif not good:
@@ -230,7 +235,10 @@ class Restore:
         clock = self.state.clock
         reader = self.workspace.reader(job) if self.workspace is not None else MemoryReader(self.plan.rule)
         attempt = self.state.running[job.token] = Attempt(job, reader, clock.now())
-        attempt.begun = clock.now()
+        if not found.record.get("waiting"):
+            attempt.begun = clock.now()
+            if found.state == "running" and job.status == Status.PENDING:  # it began while nobody looked
+                self.state.started(attempt, clock.wall())
         if found.state == "ended":
             clock.put(Event("ended", job.token, found.record))
 

@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     """How a search ended."""
 
     status: str
-    """FINISHED, KILLED (told to stop) or ERROR (interrupted)."""
+    """FINISHED, KILLED (told to stop), STOPPED (jobs of a cluster go on without it) or ERROR (interrupted)."""
     reason: str
     best: Proposal | None
     reward: float | None
@@ -107,7 +107,7 @@ class Scheduler:
                 state.commit()
                 self.plan.stop.before_run(self.control)
                 self._loop()
-                if state.killing is None and self.plan.seeds.check_top:
+                if state.killing is None and not state.detached and self.plan.seeds.check_top:
                     self.results.queue_checks()
                     self._loop()
                     checks = self.results.sum_up_checks()
@@ -139,24 +139,33 @@ class Scheduler:
         state = self.state
         if state.killing is not None:
             return bool(state.running)
+        if state.detached:
+            return False
         return bool(state.running or state.delayed or state.ready or (state.paused and not state.is_stop))
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def _handle_all(self, items: list[Any]) -> None:
         """Act on what has come, after what came while the disk was full."""
-        earlier, self.state.backlog = self.state.backlog, []
+        state = self.state
+        earlier, state.backlog = state.backlog, []
         for item in (*earlier, *items):
             if isinstance(item, Interrupt):
-                self.control.stop(item.reason, kill=True, status=Status.ERROR)
+                if self.site.outlives_controller:
+                    self.control.detach(item.reason)
+                else:
+                    self.control.stop(item.reason, kill=True, status=Status.ERROR)
                 continue
-            if item.token in self.state.running:
+            if item.kind == "note":
+                state.note(item.info["text"])
+                continue
+            if item.token in state.running:
                 self._handle(item)
             if "handled" in item.info:  # who reported waits for the answer
                 item.info["handled"].set()
 
     def _handle(self, event: Event) -> None:
-        """An attempt has started, reported or ended."""
+        """An attempt has been placed, has started, reported or ended."""
         state, attempt = self.state, self.state.running[event.token]
         if event.kind == "started":
             state.started(attempt, event.info.get("wall"))
@@ -168,6 +177,9 @@ class Scheduler:
             if state.journal.seconds_unseen() > GROUP_SECONDS:  # who looks on wants to see it before the trial ends
                 state.commit()
             self._monitor.assess(attempt)
+        elif event.kind == "placed":
+            state.placed(attempt, event.info)
+            self.view.changed(self.control, attempt.job)
         else:
             self.results.take(event)
 
@@ -179,8 +191,11 @@ class Scheduler:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _abandon(self) -> None:
-        """Something is wrong with the controller itself: end the jobs, so that none is left alone."""
+        """Something is wrong with the controller itself: end the jobs, so that none is left alone; those that can
+        live without it are kept for whoever resumes the search."""
         state = self.state
+        if self.site.outlives_controller:
+            return
         self.control.cancel(list(state.running.values()), Status.ERROR, "controller_failed")
         deadline = self.clock.now() + self.plan.limits.grace_seconds + 5
         while state.running and self.clock.now() < deadline:
@@ -256,7 +271,7 @@ class Dispatcher:
             self.plan.stop.after_iter(self.control)
 
     def _next_job(self) -> JobRecord | None:
-        if self.state.killing is not None:
+        if self.state.killing is not None or self.state.detached:
             return None
         if not self.state.ready and not self._propose():
             return None

@@ -113,6 +113,8 @@ class SearchState:
         self.observed: list[int] = []
         self.reports: dict[str, list[tuple[int, float, float]]] = {}
         """(step, value, wall) that function trials reported in their last attempt, by job; programs have their runs."""
+        self.places: dict[str, dict[str, Any]] = {}
+        """Where jobs on a cluster are: ``id``, ``node``, ``queue`` (why it waits), and when it was ``submitted``."""
         self.messages: list[dict[str, Any]] = []
         self.limits: dict[str, list[Any]] = {}
         """What messages made of limits that the configuration has not changed since: values as they came, by name."""
@@ -202,6 +204,13 @@ class SearchState:
         job.reward = job.ended = job.reason = job.error = job.code = None
         job.started, job.snapshot = None, self.opened.get("code")
         self.reports.pop(job.id, None)
+        if self.places:
+            self.places.pop(job.id, None)
+
+    def _fold_placed(self, record: dict[str, Any]) -> None:
+        name, texts = record["job"], {key: str(record.get(key, "")) for key in ("id", "node", "queue")}
+        since = self.places.get(self.jobs[name].id, {}).get("submitted", record["wall"] + 0)
+        self.places[name] = {**texts, "submitted": since}
 
     def _fold_reported(self, record: dict[str, Any]) -> None:
         point = record["step"], record["value"] + 0, record["wall"] + 0
@@ -352,12 +361,23 @@ class SearchState:
             return str(self.closed.get("status", Status.ERROR))
         return Status.ERROR if self.opened or self.damage else Status.PENDING
 
+    @property
+    def outlives_controller(self) -> bool:
+        """Whether its jobs go on while nobody controls it."""
+        return bool(self.opened.get("outlives"))
+
+    def without_controller(self, job: JobRecord) -> tuple[str, str | None]:
+        """The status of a job of a search that nobody controls, and its reason: most that were under way died."""
+        if job.status not in UNDER_WAY:
+            return job.status, job.reason
+        if self.outlives_controller:
+            return job.status, f"{'running' if job.status == _RUNNING else 'waiting'}, no controller"
+        return Status.ERROR, job.reason or "controller_lost"
+
     def settle_dead(self) -> None:
-        """Say of a search without a controller what became of its jobs: those that were under way died with it."""
+        """Say of a search without a controller what became of its jobs."""
         for job in self.jobs.values():
-            if job.status in UNDER_WAY:
-                job.status = Status.ERROR
-                job.reason = job.reason or "controller_lost"
+            job.status, job.reason = self.without_controller(job)
 
 
 @contextmanager

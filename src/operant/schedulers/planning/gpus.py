@@ -32,9 +32,14 @@ class GpuPool:
         self._held: dict[str, list[str]] = {}
 
     @classmethod
-    def parse(cls, per_job: Any, gpus: Any) -> GpuPool | None:
+    def parse(cls, per_job: Any, gpus: Any, site: str = "local") -> GpuPool | None:
         if per_job is None:
             return None
+        if site != "local":
+            raise ConfigError(
+                f"`gpus_per_job` shares out the GPUs of this machine; those of {site} are asked for in `site`",
+                ("gpus_per_job",),
+            )
         if not is_number(per_job) or per_job < 0:
             raise ConfigError(f"`gpus_per_job` is a number such as 1, 2 or 0.5, not {per_job!r}", ("gpus_per_job",))
         if per_job == 0:

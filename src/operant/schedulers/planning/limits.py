@@ -1,4 +1,4 @@
-"""Limits that may be changed while a search runs, and that stay changed when it is gone on with."""
+"""Limits of jobs, and those of a search that may be changed while it runs, and stay changed when it is gone on with."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operant._util.checks import whole_number
-from operant._util.units import parse_duration
+from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
 from operant.schedulers.criteria.stops import parse_tries
+from operant.sites.base import Limits
 
 if TYPE_CHECKING:
     from operant.schedulers.planning.plan import SearchPlan
@@ -20,6 +21,18 @@ LIMITS: dict[str, Callable[[Any], Any]] = {
     "time_limits": lambda value: parse_duration(value, ("time_limits",), bare_unit="h"),
 }
 """What a `limits` message may change, and how it is read."""
+
+
+def parse_limits(scheduler: Mapping[str, Any], seconds: float | None) -> Limits:
+    """What one job may use."""
+    memory = scheduler.get("memory_limit")
+    grace = parse_duration(scheduler.get("grace_period", 5), ("grace_period",), bare_unit="s")
+    return Limits(
+        seconds=seconds,
+        memory_bytes=None if memory is None else parse_bytes(memory, ("memory_limit",)),
+        output_bytes=parse_bytes(scheduler.get("output_limit", 16 << 20), ("output_limit",)),
+        grace_seconds=5.0 if grace is None else grace,
+    )
 
 
 def limits_of(plan: SearchPlan) -> dict[str, Any]:

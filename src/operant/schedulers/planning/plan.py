@@ -15,7 +15,7 @@ from typing import Any
 
 from operant._util.checks import whole_number
 from operant._util.files import write_file
-from operant._util.units import parse_bytes, parse_duration
+from operant._util.units import parse_duration
 from operant.assessors import BaseAssessor, build_assessor
 from operant.errors import ArgumentError, ConfigError, unknown
 from operant.schedulers.criteria import (
@@ -28,6 +28,8 @@ from operant.schedulers.criteria import (
 )
 from operant.schedulers.planning.custom import import_custom
 from operant.schedulers.planning.gpus import GpuPool
+from operant.schedulers.planning.limits import parse_limits
+from operant.schedulers.planning.places import checked_site, moved
 from operant.schedulers.planning.rewards import RewardRule, SeedPlan
 from operant.schedulers.planning.template import RESERVED, Template
 from operant.searchers import BaseSearcher, build_searcher
@@ -36,7 +38,7 @@ from operant.space import Dict, build_space, check_paths, load_yaml_file, place_
 
 _TOP = (
     "task", "searcher", "scheduler", "assessor", "pavi", "use_spe", "generate_log", "custom_imports", "seeds",
-    "seed_reward", "racing", "final_check",
+    "seed_reward", "racing", "final_check", "site",
 )  # fmt: skip
 _TASK = ("template", "search_args", "pattern", "reward")
 _SCHEDULER = (
@@ -45,7 +47,7 @@ _SCHEDULER = (
     "seeds", "seed_reward", "racing", "final_check",
 )  # fmt: skip
 _SCHEDULER_TYPES = ("FIFO", "NaiveScheduler")
-_EITHER_PLACE = ("assessor", "seeds", "seed_reward", "racing", "final_check")
+_EITHER_PLACE = ("assessor", "seeds", "seed_reward", "racing", "final_check", "site")
 
 
 @dataclass
@@ -70,7 +72,8 @@ class SearchPlan:
     compare: dict[str, str] = field(default_factory=dict)
     scalars: list[str] = field(default_factory=list)
     ckpt_save_path: str | None = None
-    site: str | dict[str, Any] = "local"
+    site: dict[str, Any] = field(default_factory=lambda: {"type": "local"})
+    """Which site its programs run on, with the settings of that site."""
     generate_log: bool = True
     notes: list[str] = field(default_factory=list)
     """What the user should know though it is no mistake."""
@@ -144,10 +147,14 @@ class SearchPlan:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def load_plan(path: str | os.PathLike[str], *, folder: Path | None = None) -> SearchPlan:
-    """Read and check a search's file. ``folder`` is where its commands will find their files."""
+def load_plan(
+    path: str | os.PathLike[str], *, folder: Path | None = None, where: str | Mapping[str, Any] | None = None
+) -> SearchPlan:
+    """Read and check a search's file; commands find their files in ``folder``, ``where`` is another site."""
     file = Path(path)
     config, lines = load_yaml_file(file)
+    if where is not None and isinstance(config, Mapping):
+        config = moved(config, where)
     try:
         plan = make_plan(config, beside=file.absolute().parent, folder=folder)
     except ConfigError as error:
@@ -174,13 +181,15 @@ def make_plan(
     with _under("custom_imports"):
         import_custom(config.get("custom_imports") or [], beside)
     _check_scheduler_type(scheduler.get("type"))
+    with _under(*chosen["site"][1]):
+        site = checked_site(chosen["site"][0])
     with _collecting(notes):
         with _under("task", "search_args"):
             if "search_args" not in task:
                 raise ConfigError("`search_args` is missing: the list of what may vary")
             space = build_space(task["search_args"])
         _check_files(space, folder, task["search_args"])
-        template = _template(task, space, function, notes)
+        template = _template(task, space, function, notes, here=site["type"] == "local")
         rule_options = {key: _move(key, searcher_cfg, task) for key in ("pattern", "reward")}
         checkpoints = searcher_cfg.pop("ckpt_save_path", None)
         lag = scheduler.get("lag")
@@ -225,9 +234,9 @@ def make_plan(
             max_retries=_whole(scheduler, "max_retries", 0, 0),
             retry_delay=parse_duration(scheduler.get("retry_delay", 1), ("retry_delay",), bare_unit="s") or 1.0,
             no_report_timeout=parse_duration(scheduler.get("no_report_timeout"), ("no_report_timeout",), bare_unit="s"),
-            limits=_limits(scheduler, stop),
-            gpus=GpuPool.parse(scheduler.get("gpus_per_job"), scheduler.get("gpus")),
-            site=scheduler.get("site") or "local",
+            limits=parse_limits(scheduler, stop.rules.time_limits_per_job),
+            gpus=GpuPool.parse(scheduler.get("gpus_per_job"), scheduler.get("gpus"), site["type"]),
+            site=site,
             notes=notes,
         )
     plan.compare = _compare(pavi.get("compare"))
@@ -307,7 +316,7 @@ def _check_scheduler_type(kind: Any) -> None:
         raise ConfigError(unknown("type of scheduler", kind, _SCHEDULER_TYPES), ("scheduler", "type"))
 
 
-def _template(task: Mapping[str, Any], space: Dict, function: bool, notes: list[str]) -> Template:
+def _template(task: Mapping[str, Any], space: Dict, function: bool, notes: list[str], *, here: bool) -> Template:
     text = task.get("template", "" if function else None)
     with _under("task"):
         if text is None:
@@ -318,6 +327,8 @@ def _template(task: Mapping[str, Any], space: Dict, function: bool, notes: list[
             raise ConfigError("the template is empty: there is nothing to run", ("template",))
         template = Template(text, space, RESERVED)
         notes += template.notes
+        if not here:  # programs are looked for where they run
+            return template
         if template.program is not None and shutil.which("srun") is None and template.without_srun():
             notes.append("there is no srun on this machine: what it would start is started directly")
         program = template.program
@@ -365,18 +376,6 @@ def _assessor(found: tuple[Any, tuple[str, ...]], searcher: BaseSearcher, rule: 
             raise ConfigError(f"an assessor is a mapping with a `type`, not {cfg!r}")
         # Whoever minimises means it for the assessor as well.
         return build_assessor(cfg, searcher.optimize_mode)
-
-
-def _limits(scheduler: Mapping[str, Any], stop: StopCriteria) -> Limits:
-    memory = scheduler.get("memory_limit")
-    output = scheduler.get("output_limit", 16 << 20)
-    grace = parse_duration(scheduler.get("grace_period", 5), ("grace_period",), bare_unit="s")
-    return Limits(
-        seconds=stop.rules.time_limits_per_job,
-        memory_bytes=None if memory is None else parse_bytes(memory, ("memory_limit",)),
-        output_bytes=parse_bytes(output, ("output_limit",)),
-        grace_seconds=5.0 if grace is None else grace,
-    )
 
 
 def _compare(compare: Any) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from operant.errors import ConfigError, unknown
+from operant.sites.slurm import SRUN_FLAGS
 from operant.space import Dict
 
 # A name as it can stand in braces: not `{"a": 1}` of some JSON, not `${HOME}` of the shell.
@@ -18,48 +19,6 @@ _HOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|(?<!\$)\{{(?P<name>{_NA
 _OPERATORS = frozenset("|&;<>()`\n")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 RESERVED = ("seed", "budget", "job_id")
-# Options of srun that stand alone; every other one without `=` has its value in the next word.
-_SRUN_FLAGS = frozenset(
-    [
-        "-l",
-        "-u",
-        "-v",
-        "-vv",
-        "-Q",
-        "-K",
-        "-O",
-        "-o0",
-        "-s",
-        "-b",
-        "-H",
-        "-E",
-        "-Z",
-        "--label",
-        "--unbuffered",
-        "--verbose",
-        "--quiet",
-        "--kill-on-bad-exit",
-        "--overcommit",
-        "--oversubscribe",
-        "--exclusive",
-        "--pty",
-        "--no-kill",
-        "--contiguous",
-        "--preserve-env",
-        "--overlap",
-        "--exact",
-        "--disable-status",
-        "--hold",
-        "--reboot",
-        "--no-allocate",
-        "--debugger-test",
-        "--help",
-        "--usage",
-        "--version",
-        "--wait-all-nodes",
-        "--use-min-nodes",
-    ]
-)
 
 
 class Template:
@@ -113,7 +72,7 @@ class Template:
         at = 1
         while at < len(words) and words[at].startswith("-"):
             word = words[at]
-            alone = word in _SRUN_FLAGS or "=" in word or (not word.startswith("--") and len(word) > 2)
+            alone = word in SRUN_FLAGS or "=" in word or (not word.startswith("--") and len(word) > 2)
             at += 1 if alone else 2
         self._words = words[at:]
         return True

@@ -76,10 +76,8 @@ class LiveSearch:
         return self.state.paused
 
     def status_of(self, job: JobRecord) -> tuple[str, str | None]:
-        """A job's status and its reason: what was under way died with its controller."""
-        if not self.alive and job.status in UNDER_WAY:
-            return Status.ERROR, job.reason or "controller_lost"
-        return job.status, job.reason
+        """A job's status and its reason: most that were under way died with their controller."""
+        return (job.status, job.reason) if self.alive else self.state.without_controller(job)
 
     def jobs(self) -> list[JobRecord]:
         """All jobs in the order of proposal, those of a final check last."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from operant.errors import UsageError, unknown
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
+from operant.status import UNDER_WAY, Status
 from operant.tracking.journal.journal import JOURNAL_NAME
 
 
@@ -39,6 +40,9 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
                 raise UsageError(f"{unknown('job', one, known)} (of search {name!r})")
         chosen = {known[one].id for one in only}
         jobs = [job for job in jobs if job.id in chosen]
+    for job in jobs if state.outlives_controller and status != Status.RUNNING else ():
+        if job.status in UNDER_WAY and (folder / "jobs" / job.id / f"exit-{job.attempt}.json").exists():
+            job.reason = "ended, and no controller has read its result"
     return {
         "task": name,
         "status": status,
@@ -46,7 +50,7 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
         "best": _best(state),
         "compare": state.opened.get("compare") or None,
         "reward_attribute": state.opened.get("reward"),
-        "counts": dict(Counter(job.status for job in jobs)),
+        "counts": dict(Counter(str(job.status) for job in jobs)),
         "tries": sum(not one.filtered for one in state.proposals.values()),
         "final_check": list(state.checks.values()) or None,
         "jobs": [_job(job, state, name) for job in jobs],
@@ -65,13 +69,20 @@ def _job(job: JobRecord, state: SearchState, search: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": job.id,
         "name": f"{search}-{job.id}",
-        "status": job.status,
+        "status": str(job.status),
         "reward": job.reward,
         "arg_dict": state.proposals[job.number].config,
         "started": job.started,
         "ended": job.ended,
         "run": f"{search}/{job.id}",
     }
+    place = state.places.get(job.id)
+    if place is not None:
+        found["site_id"], found["node"] = place["id"], place["node"]
+        if place["queue"] and job.started is None:
+            found["queue"] = place["queue"]
+        if job.started is not None:
+            found["waited"] = max(0.0, job.started - place["submitted"])
     if job.seed is not None:
         found["seed"] = job.seed
     if job.snapshot is not None:

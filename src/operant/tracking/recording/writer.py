@@ -281,7 +281,7 @@ def _open_recorder(
     """The run that this process writes to: the job's own, the one named by ``run``, or a new one."""
     job_folder = os.environ.get("OPERANT_RUN_DIR")
     if run is None and job_folder:
-        return _open_job_recorder(Path(job_folder).absolute(), label, tags, system_metrics)
+        return _open_job_recorder(Path(job_folder).absolute(), label, tags, system_metrics, resumes)
     uri = tracking_uri() if root is None else None
     if uri is not None:
         from operant.tracking.recording.remotely import open_remote_recorder
@@ -305,12 +305,13 @@ def _open_recorder(
     )
 
 
-def _open_job_recorder(folder: Path, label: str, tags: list[str], system_metrics: bool) -> Recorder:
+def _open_job_recorder(folder: Path, label: str, tags: list[str], system_metrics: bool, resumes: bool) -> Recorder:
     """A job's run. Its code and packages are recorded once, by the search."""
     run_id = check_run_id(os.environ.get("OPERANT_RUN_ID") or folder.parent.name)
     started = int(os.environ.get("OPERANT_ATTEMPT") or "1")
     # A program may have counted further than its job (by `resume_from`): a new start comes behind all of it.
-    attempt = max(started, summarize(folder, run_id).attempt + 1) if started > 1 else 1
+    again = started > 1 or os.environ.get("OPERANT_RESTART", "0") != "0"
+    attempt = max(started, summarize(folder, run_id).attempt + 1) if again else 1
     core = Recorder(
         folder,
         run_id,
@@ -321,6 +322,6 @@ def _open_job_recorder(folder: Path, label: str, tags: list[str], system_metrics
         system_metrics=system_metrics,
         collect_provenance=False,
     )
-    if attempt > 1:
+    if attempt > 1 and not resumes:
         core.begin_attempt(attempt, None)
     return core

@@ -10,7 +10,7 @@ import { parseFilter } from "./filter.js";
 export const REWARD = "@reward";
 const USABLE = new Set(["FINISHED", "STOPPED"]);
 const FINAL = new Set(["FINISHED", "STOPPED", "KILLED", "ERROR"]);
-const COLUMNS = ["id", "number", "name", "status", "reward", "started", "ended", "seed", "attempt", "reason", "error", "is_check"];
+const COLUMNS = ["id", "number", "name", "status", "reward", "started", "ended", "seed", "attempt", "reason", "error", "is_check", "where", "waited"];
 
 /** @typedef {{name: string, kind: "real" | "int" | "categorical", log: boolean, low: number, high: number, choices: any[] | null}} SearchAxis */
 

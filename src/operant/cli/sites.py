@@ -1,0 +1,112 @@
+"""Show where jobs can run; `operant sites check NAME` runs a tiny job there."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from operant.cli._terminal import print_table
+from operant.errors import OperantError, UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", nargs="?", choices=["check"], help="run a tiny job from end to end")
+    parser.add_argument("site", nargs="?", help="its name, '{type: slurm, partition: short}' or a YAML file")
+    parser.add_argument(
+        "--folder", type=Path, help="with check: a folder that the site's machines see (default: the current one)"
+    )
+    parser.add_argument("--timeout", type=float, default=300.0, help="with check: seconds (default: 300)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from operant.sites import SITES
+
+    if args.verb == "check":
+        if args.site is None:
+            raise UsageError("which site? `operant sites` lists them")
+        return _check(parse_site(args.site), args.folder or Path.cwd(), args.timeout)
+    rows = []
+    for name in SITES.names:
+        if name == "function":  # a call in this process, which only a search of functions can use
+            continue
+        why = _why_not(SITES.get(name))
+        rows.append((name, "yes" if why is None else "no", why or ""))
+    print_table(("SITE", "USABLE HERE", ""), rows, fold=True)
+    return 0
+
+
+def parse_site(text: str) -> str | Mapping[str, Any]:
+    """A site as the command line says it: its name, a mapping in YAML, or a file with one."""
+    import yaml
+
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{text!r} cannot be read: {error.strerror}") from None
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        found = None
+    if isinstance(found, Mapping) and isinstance(found.get("site"), (Mapping, str)):
+        found = found["site"]
+    if not isinstance(found, (str, Mapping)):
+        raise UsageError(f"a site is a name or a mapping with a `type`, not {text!r}")
+    return found
+
+
+def _why_not(site: Any) -> str | None:
+    """Why a site cannot be used here; one that does not say is taken to be usable."""
+    missing = getattr(site, "missing", None)
+    if missing is None:
+        return None
+    why = missing()
+    return None if why is None else str(why)
+
+
+def _check(given: str | Mapping[str, Any], place: Path, timeout: float) -> int:
+    from operant.schedulers.planning.places import checked_site
+    from operant.sites import SITES, Event, Site, Submission, make_token
+    from operant.sites.base import SystemClock
+
+    settings = checked_site(given)
+    why = _why_not(SITES.get(settings["type"]))
+    if why is not None:
+        raise UsageError(f"{settings['type']} cannot be used here: {why}")
+    with tempfile.TemporaryDirectory(prefix=".operant-check-", dir=place) as name:
+        folder = Path(name)
+        job = folder / "jobs" / "0"
+        job.mkdir(parents=True)
+        token = make_token("0", 1, secrets.token_hex(8))
+        clock = SystemClock()
+        site: Site = SITES.build(settings, folder)
+        began = time.monotonic()
+        site.start(clock.put)
+        try:
+            site.submit([Submission(token, "0", 1, ["sh", "-c", "echo ready"], job, job)])
+            while time.monotonic() < began + timeout:
+                for event in clock.wait(1.0):
+                    if not isinstance(event, Event):
+                        continue
+                    if event.kind in ("ended", "lost"):
+                        return _say(settings["type"], event.info, job, time.monotonic() - began)
+                    told = event.info.get("text") or " ".join(str(event.info.get(key) or "") for key in ("node", "id"))
+                    print(f"{event.kind} {told}".strip())
+            site.cancel([token], "timeout")
+            raise OperantError(f"the job has not ended within {timeout:g} s")
+        finally:
+            site.close()
+
+
+def _say(name: str, info: Mapping[str, Any], job: Path, seconds: float) -> int:
+    output = (job / "stdout").read_text(encoding="utf-8") if (job / "stdout").exists() else ""
+    if info.get("code") == 0 and output == "ready\n":
+        print(f"{name} works: a job went there and its result came back, in {seconds:.1f} s")
+        return 0
+    raise OperantError(f"{name} does not work: {info.get('error') or info.get('reason') or info}")

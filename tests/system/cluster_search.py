@@ -1,0 +1,102 @@
+"""A search on a cluster whose jobs fail, hang and are killed, and whose controller dies in the middle."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.machine import patience
+
+from operant.schedulers.views.overview import describe
+
+_PROGRAM = """
+import os, sys, time
+number = int(sys.argv[1])
+with open(os.environ["OPERANT_RUN_DIR"].split("/.operant/")[0] + "/../seen", "a") as stream:
+    stream.write(f"{number}\\n")
+if number in (7, 8):
+    raise SystemExit(3)
+if number == 11 or (number == 12 and os.environ["OPERANT_ATTEMPT"] == "1"):
+    time.sleep(600)
+with open("result.json", "w") as stream:
+    stream.write('{"acc": %d}' % number)
+"""
+
+_YAML = """
+site: {site}
+task:
+  template: {python} -I -S job.py {{x}}
+  search_args:
+  - {{name: x, type: Int, data: [0, {last}]}}
+searcher: {{type: GridSearcher, reward_attribute: acc}}
+scheduler:
+  parallel_size: 16
+  grace_period: 1
+  stop_criterion: {{time_limits_per_job: 3s}}
+"""
+
+
+class Search:
+    """`search-run` in a folder of its own."""
+
+    def __init__(self, folder: Path, jobs: int, site: str, python: str = sys.executable) -> None:
+        self.folder = folder
+        (folder / ".operant").mkdir(exist_ok=True)
+        (folder / "job.py").write_text(_PROGRAM)
+        (folder / "search.yaml").write_text(_YAML.format(python=python, last=jobs - 1, site=site))
+        self.seen = folder.parent / "seen"
+        self.place = folder / ".operant" / "searches" / "try"
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", "operant", *words]
+        with (self.folder.parent / "out").open("ab") as out:
+            return subprocess.Popen(argv, cwd=self.folder, stdout=out, stderr=out)
+
+    def run(self, *words: str) -> int:
+        return self.start(*words).wait(patience(120))
+
+    def jobs(self) -> dict[str, dict[str, object]]:
+        return {job["id"]: job for job in describe(self.place)["jobs"]}
+
+    def job(self, name: str) -> dict[str, object]:
+        return self.jobs().get(name, {})
+
+    def printed(self) -> str:
+        return (self.folder.parent / "out").read_text()
+
+    def counts(self) -> dict[int, int]:
+        lines = self.seen.read_text().split() if self.seen.exists() else []
+        return {int(one): lines.count(one) for one in set(lines)}
+
+    def wait_until(self, what: str, done: Callable[[], object]) -> None:
+        deadline = time.monotonic() + patience(60)
+        while not self.place.exists() or not done():
+            assert time.monotonic() < deadline, f"never: {what}\n{self.printed()}"
+            time.sleep(0.05)
+
+
+def survive(search: Search, kill_job: Callable[[str], object]) -> None:
+    """50 jobs: two fail, one hangs, one is killed by the site; then `kill -9` of the controller, and resume."""
+    first = search.start("search", "search.yaml", "--task", "try")
+    search.wait_until("job 12 runs", lambda: search.counts().get(12) and search.job("12").get("site_id"))
+    kill_job(str(search.job("12")["site_id"]))
+    search.wait_until("that is an error", lambda: search.job("12")["status"] == "ERROR")
+    search.wait_until("more have begun", lambda: len(search.counts()) > 20)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    left = [one for one in search.jobs().values() if one["status"] in ("RUNNING", "PENDING")]
+    assert left and all("no controller" in str(one["reason"]) for one in left)
+
+    search.run("search", "search.yaml", "--task", "try", "--resume")
+    jobs = search.jobs()
+    assert len(jobs) == 50, search.printed()
+    assert {one for one, job in jobs.items() if job["status"] == "ERROR"} == {"7", "8"}
+    assert {one for one, job in jobs.items() if job["status"] == "STOPPED"} == {"11"}
+    assert all(job["reward"] == int(one) for one, job in jobs.items() if job["status"] == "FINISHED")
+    counts = search.counts()
+    assert sorted(counts) == list(range(50))
+    assert {one for one, count in counts.items() if count > 1} <= {7, 8, 12}  # failed ones are run again by a resume
