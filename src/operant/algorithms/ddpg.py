@@ -111,12 +111,15 @@ class DeterministicPolicy(ContinuousPolicy):
         self._noise = ActionNoise(settings.noise, settings.noise_scale, settings.noise_limit, self._size)
 
     def _build(self) -> PolicyNetwork:
+        if self.model.state_noise:
+            raise UsageError("model.state_noise is for policies that are sampled (SAC, PPO, A2C), not for this one")
         return build_policy(self.adapter, self._size, self.model, nn.Tanh())
 
     def _best(self, output: Array) -> Array:
         return output.copy()
 
-    def _explore(self, output: Array, rng: np.random.Generator) -> Array:
+    def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
+        output = self._output(obs)
         return np.clip(output + self._noise.draw(rng, len(output)), -1.0, 1.0)
 
 

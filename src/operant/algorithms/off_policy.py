@@ -53,6 +53,21 @@ def critic_gradient(
     return gradient
 
 
+class Followed:
+    """A module and its target network, which follows it slowly."""
+
+    def __init__(self, module: nn.Module, flat: FlatParameters, target: nn.Module, target_flat: FlatParameters) -> None:
+        self.flat, self.target_flat = flat, target_flat
+        # Looked up once: going through all layers at each move takes as long as the move.
+        self._buffers = list(zip(module.buffers(), target.buffers(), strict=True))
+
+    def move(self, share: float) -> None:
+        """Become ``share`` of the module and the rest of what the target was."""
+        self.target_flat.move_towards(self.flat, share)
+        for mine, its in self._buffers:
+            its.copy_(mine)
+
+
 class ContinuousPolicy(BasePolicy):
     """A network over observations whose rows become actions between −1 and 1; a subclass says how."""
 
@@ -79,7 +94,8 @@ class ContinuousPolicy(BasePolicy):
             torch.manual_seed(seed)
             self.network = self._build()
         # Both sides take the same path, so that they live on the same device.
-        plain = self.adapter.is_flat and self.model.critic is None and not self.model.layer_norm
+        own = self.model.critic is not None or self.model.layer_norm or self.model.state_noise
+        plain = self.adapter.is_flat and not own
         self._fused = self.model.fused and plain and is_fusable(self.network.actor)
         self._device = self._place(self.network, fused=self._fused)
         self._flat = FlatParameters(self.network)
@@ -125,7 +141,7 @@ class ContinuousPolicy(BasePolicy):
             elif epsilon is None and self._steps < self.settings.learning_starts:
                 action = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
             else:
-                action = self._explore(self._output(obs), rng)
+                action = self._explore(obs, rng)
                 if epsilon:
                     by_chance = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
                     action = np.where(rng.random((rows, 1)) < epsilon, by_chance, action)
@@ -136,7 +152,7 @@ class ContinuousPolicy(BasePolicy):
     def _best(self, output: Array) -> Array:
         raise NotImplementedError
 
-    def _explore(self, output: Array, rng: np.random.Generator) -> Array:
+    def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
         raise NotImplementedError
 
     def _output(self, obs: Any) -> Array:
@@ -181,12 +197,10 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         self._place(self.network, *others, fused=self._fused)
         self._critic_flat = FlatParameters(self._critics)
         target_flat = FlatParameters(self._target_critics)
-        self._moved: list[tuple[Any, FlatParameters, Any, FlatParameters]] = [
-            (self._critics, self._critic_flat, self._target_critics, target_flat)
-        ]
+        self._moved = [Followed(self._critics, self._critic_flat, self._target_critics, target_flat)]
         if self._target_network is not None:
             actor_flat = FlatParameters(self._target_network)
-            self._moved += [(self.network, self._flat, self._target_network, actor_flat)]
+            self._moved += [Followed(self.network, self._flat, self._target_network, actor_flat)]
             if self._fused:
                 assert isinstance(self._target_network.actor, nn.Sequential)
                 self._target_actor = FusedMLP(self._target_network.actor, actor_flat)
@@ -194,7 +208,8 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         if self._fused:
             self._q = _fused(self._critics, self._critic_flat, self.adapter.size)
             self._target_q = _fused(self._target_critics, target_flat, self.adapter.size)
-        self._move_targets(1.0)
+        for one in self._moved:
+            one.move(1.0)
         self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
         self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
         self._rng = np.random.default_rng([seed, 1])
@@ -224,10 +239,12 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             self._actor_metrics = self._fused_actor_gradient(batch["obs"]) if fused else self._actor_gradient(batch)
             self._step(self._flat, self._actor_optimizer, self._actor_rate)
         if self._updates % settings.target_every == 0:
-            self._move_targets(settings.target_rate)
-        size = error.mean(axis=0)
+            for one in self._moved:
+                one.move(settings.target_rate)
+        size = error.mean(axis=0) if settings.prioritized or self.measure else None
         if not self.measure:
             return {}, size
+        assert size is not None
         metrics = {
             "q_loss": float(np.square(error).mean(axis=1).sum()),
             "q_mean": float(q.mean()),
@@ -245,12 +262,6 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             raise DivergedError
         optimizer.step(rate)
         return norm
-
-    def _move_targets(self, share: float) -> None:
-        for module, flat, target, target_flat in self._moved:
-            target_flat.move_towards(flat, share)
-            for mine, its in zip(module.buffers(), target.buffers(), strict=True):
-                its.copy_(mine)
 
     def _discounted(self, batch: Any, following: Array) -> Array:
         """y = R + γⁿ V(s′)."""
