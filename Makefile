@@ -17,7 +17,7 @@ export UV_TORCH_BACKEND ?= cpu
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long lint types imports js journeys clean
+.PHONY: help setup demo test test-long test-clusters lint types imports js journeys clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -71,6 +71,9 @@ test-long: setup  ## the full fault counts and load tests, and new examples for 
 	@HYPOTHESIS_PROFILE=exploring $(BIN)/python -m pytest -n 2 -m 'hypothesis and not long'
 	@echo '== pytest, long'
 	@$(BIN)/python -m pytest -m long --timeout 1800
+
+test-clusters: setup  ## the sites on real clusters: Kubernetes, built once by tests/system/k8s/build.sh
+	@$(BIN)/python -m pytest -m clusters --timeout 1800
 
 bench-%: setup  ## a benchmark against its peers, which get a venv of their own: bench-tracking, bench-parallel, …
 	@$(BIN)/python benchmarks/$*.py

@@ -1,5 +1,5 @@
-"""`run_scheduler_local` under the path that DI-toolkit has for it."""
+"""`run_scheduler_local` and `run_scheduler_k8s` under the path that DI-toolkit has for them."""
 
-from operant.hpo import run_scheduler_local
+from operant.hpo import run_scheduler_k8s, run_scheduler_local
 
-__all__ = ["run_scheduler_local"]
+__all__ = ["run_scheduler_k8s", "run_scheduler_local"]

@@ -17,7 +17,7 @@ from tests.auto import networks
 from operant.auto import generate_algorithm_config, generate_env_config, generate_training_config, launch, read_config
 from operant.auto.command import main
 from operant.auto.config import config_of_preset
-from operant.auto.saving import load_checkpoint_file, unpack
+from operant.auto.saving import load_checkpoint_file, pack, unpack
 from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training.checkpoints import CheckpointError
@@ -189,14 +189,31 @@ def test_a_hostile_checkpoint_is_not_executed(make_config):
         (lambda path: torch.save({"state_dict": {}}, path), "was not made by"),
         (lambda path: torch.save([1], path), "not a checkpoint"),
         (lambda path: _change_arrays(path), "checksum differs"),
+        (lambda path: _flip_a_bit_of_the_weights(path), "was changed"),
+        (lambda path: torch.save({"operant": dict.fromkeys(("run", "step", "document", "arrays"))}, path), "not made"),
+        (lambda path: _leave_out(path, "rewards"), "lacks 'rewards'"),
     ],
-    ids=["half", "empty", "other", "list", "changed"],
+    ids=["half", "empty", "other", "list", "changed", "flipped", "kinds", "key"],
 )
 def test_a_damaged_checkpoint_is_a_sentence(make_config, damage, message):
     config = make_config(max_episodes=3)
     damage(launch(config).last_checkpoint)
     with pytest.raises(CheckpointError, match=message):
         launch(config, resume=True)
+
+
+def _flip_a_bit_of_the_weights(path):
+    content = bytearray(path.read_bytes())
+    weights = next(iter(load_checkpoint_file(path)["state_dict"].values()))
+    content[content.index(weights.numpy().tobytes())] ^= 1
+    path.write_bytes(content)
+
+
+def _leave_out(path, key):
+    loaded = load_checkpoint_file(path)
+    state = unpack(loaded, "it")
+    del state[key]
+    torch.save({**loaded, "operant": pack(loaded["operant"]["step"], loaded["operant"]["run"], state)}, path)
 
 
 def _change_arrays(path):
@@ -340,4 +357,4 @@ def test_models_by_name(make_config):
     )
     weights = load_checkpoint_file(result.checkpoint)["state_dict"]
     assert weights["network.q.layers.0.weight"].shape == (8, 4)
-    assert isinstance(load_policy(result.run_id).algorithm.network.q, networks.QNet)
+    assert isinstance(load_policy(result.run_id).policy.network.q, networks.QNet)

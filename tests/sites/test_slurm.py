@@ -147,6 +147,18 @@ def test_the_warning_before_the_time_limit_reaches_the_program_which_is_requeued
     watched.site.close()
 
 
+def test_nodes_that_do_not_see_the_folder_are_served_by_http(slurm: Slurm, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, channel="http", address="127.0.0.1")
+    jobs = [submission(tmp_path, f"print({name})\nopen('result.json', 'w').write('{{}}')", name) for name in "012"]
+    watched.site.submit(jobs)
+    for job in jobs:
+        assert watched.end(job.token).info["results"] == ["result.json"]
+        assert (job.folder / "stdout").read_text() == f"{job.job_id}\n"
+    listed = slurm.say("scontrol", "show", "job", watched.place()["id"])
+    assert "secret" not in listed  # tokens are not to be seen by others
+    watched.site.close()
+
+
 def test_a_node_without_the_interpreter_is_told_in_words(slurm: Slurm, tmp_path: Path) -> None:
     watched = Watched(tmp_path, python="/no/such/python")
     watched.site.submit([submission(tmp_path, "pass")])

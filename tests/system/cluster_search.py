@@ -36,18 +36,18 @@ searcher: {{type: GridSearcher, reward_attribute: acc}}
 scheduler:
   parallel_size: 16
   grace_period: 1
-  stop_criterion: {{time_limits_per_job: 3s}}
+  stop_criterion: {{time_limits_per_job: {limit}}}
 """
 
 
 class Search:
     """`search-run` in a folder of its own."""
 
-    def __init__(self, folder: Path, jobs: int, site: str, python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, jobs: int, site: str, python: str = sys.executable, limit: str = "3s") -> None:
         self.folder = folder
         (folder / ".operant").mkdir(exist_ok=True)
         (folder / "job.py").write_text(_PROGRAM)
-        (folder / "search.yaml").write_text(_YAML.format(python=python, last=jobs - 1, site=site))
+        (folder / "search.yaml").write_text(_YAML.format(python=python, last=jobs - 1, site=site, limit=limit))
         self.seen = folder.parent / "seen"
         self.place = folder / ".operant" / "searches" / "try"
 

@@ -184,6 +184,12 @@ def _change_count(path):
     path.write_text(path.read_text().replace('"count": 2', '"count": 3'))
 
 
+def _flip_a_bit(path, where):
+    content = bytearray(path.read_bytes())
+    content[content.rindex(where)] ^= 1
+    path.write_bytes(content)
+
+
 def _become_folder(path):
     path.unlink()
     path.mkdir()
@@ -209,6 +215,8 @@ def test_a_checkpoint_comes_back_as_it_was(saved):
         (lambda path: _become_folder(path / "state.npz"), "cannot be read"),
         (lambda path: next((path.parent / "replay").iterdir()).unlink(), "is missing"),
         (lambda path: next((path.parent / "replay").iterdir()).write_bytes(b"PK"), "is damaged"),
+        (lambda path: _flip_a_bit(next((path.parent / "replay").iterdir()), b"row.npy"), "is damaged"),
+        (lambda path: _flip_a_bit(next((path.parent / "replay").iterdir()), b"\x04\0\0\0\0\0\0\0"), "is damaged"),
     ],
 )
 def test_a_damaged_checkpoint_is_a_sentence_and_the_one_before_serves(saved, damage, message):
@@ -227,6 +235,22 @@ def test_an_earlier_checkpoint_without_a_checksum_is_read_and_told(saved):
     path.write_text(json.dumps(document))
     assert saved.load()[0] == 2
     assert "no checksum of its own" in saved.notes[0]
+
+
+@pytest.mark.parametrize("key", ["config", "doctor", "algorithm"])
+def test_a_checkpoint_that_lacks_something_gives_way_to_the_one_before(root, key):
+    config = {"total_steps": 200, "env": CARTPOLE, "algorithm": A2C, "checkpoint": {"every": 100}}
+    run_id = train(config, root=root).run_id
+    run = Run.open(run_id, root)
+    store = CheckpointStore(run.folder / "checkpoints")
+    newest, state = store.load()
+    store.save(newest, {name: value for name, value in state.items() if name != key})
+    with pytest.raises(CheckpointError, match=f"step {newest} "):
+        resume(run_id, root=root, step=newest)
+    assert resume(run_id, ["total_steps=300"], root=root).steps >= 300
+    run.refresh()
+    said = " ".join(str(one) for one in run.text("log"))
+    assert f"checkpoint of step {newest} " in said and "the one before it serves" in said
 
 
 def test_a_draft_left_by_a_kill_is_cleared(saved):

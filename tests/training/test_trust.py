@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,18 @@ def test_which_names_are_code(config: Any, names: list[str]) -> None:
     assert code_names(config) == names
 
 
-def test_inside_a_job_the_submission_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = {"config": {"env": {"id": "a:b"}}}
-    monkeypatch.setitem(os.environ, "OPERANT_JOB_ID", "3")
-    check_trust(saved, "it")
+def test_inside_a_job_a_run_of_somebody_else_is_still_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERANT_JOB_ID", "3")
+    with pytest.raises(Untrusted) as error:
+        check_trust({"config": {"env": {"id": "a:b"}}}, "it")
+    assert error.value.names == ("a:b",)
+
+
+def test_names_are_allowed_one_by_one(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id, mark = train(SMALL, root=root).run_id, tmp_path / "ran"
+    poison(root, run_id, mark)
+    command = ["view", run_id, "--no-window", "--root", str(root)]
+    assert main([*command, "--allow", "os:path"]) != 0 and not mark.exists()
+    assert "--allow NAME" in capsys.readouterr().err
+    assert main([*command, "--allow", "os:path", "--allow", "os:system"]) != 0  # it runs now, and is no environment
+    assert mark.exists()

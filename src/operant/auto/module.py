@@ -14,6 +14,7 @@ from operant.auto.learners import Learner
 from operant.auto.saving import KEY, ReplayKeeper, pack, unpack
 from operant.framework import Task
 from operant.tracking import SummaryWriter
+from operant.training.checkpoints import CheckpointError
 
 
 class Passes:
@@ -110,6 +111,9 @@ class TaskModule(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = unpack(checkpoint, "the checkpoint")
-        self.rewards = [float(one) for one in state.pop("rewards")]
-        self._passes = int(state.pop("passes", 0))
-        self.learner.load_state_dict(state)
+        try:
+            self.rewards = [float(one) for one in state.pop("rewards")]
+            self._passes = int(state.pop("passes", 0))
+            self.learner.load_state_dict(state)
+        except KeyError as error:
+            raise CheckpointError(f"the checkpoint lacks {error}, so a training cannot go on from it") from error

@@ -52,22 +52,29 @@ def pack(step: int, run_id: str, state: dict[str, Any]) -> dict[str, Any]:
 def unpack(checkpoint: dict[str, Any], name: str) -> dict[str, Any]:
     """The state in a checkpoint that was loaded."""
     held = checkpoint.get(KEY)
-    if not isinstance(held, dict) or not {"run", "step", "document", "arrays"} <= held.keys():
+    kinds = {"run": str, "step": int, "document": str, "arrays": torch.Tensor}
+    if not isinstance(held, dict) or not all(isinstance(held.get(key), kind) for key, kind in kinds.items()):
         raise CheckpointError(f"{name} was not made by `operant auto launch`: it holds no state of a training")
     return unpack_state(held["document"], held["arrays"].numpy().tobytes(), name, f"the arrays in {name}")
 
 
 def load_checkpoint_file(path: Path) -> dict[str, Any]:
-    """A checkpoint file as tensors and plain values; one that asks for more is refused."""
+    """A checkpoint file as tensors and plain values; one that asks for more, or was changed, is refused."""
     try:
+        with zipfile.ZipFile(path) as archive:  # torch's own reader passes over the checksums
+            changed = archive.testzip()
+        if changed is not None:
+            raise CheckpointError(f"{path} was changed: the checksum of {changed} differs")
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise CheckpointError(f"there is no checkpoint {path}") from None
+    except CheckpointError:
+        raise
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{path} is no checkpoint of tensors and plain values; it was not loaded: {_first_line(error)}"
         ) from None
-    except (RuntimeError, EOFError, ValueError, zipfile.BadZipFile, OSError) as error:
+    except Exception as error:  # torch's reader of pickles fails in many ways
         raise CheckpointError(f"{path} is cut short or no checkpoint: {_first_line(error)}") from None
     if not isinstance(loaded, dict):
         raise CheckpointError(f"{path} holds a {type(loaded).__name__}, not a checkpoint")

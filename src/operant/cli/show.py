@@ -128,10 +128,14 @@ def _print_search(found: dict[str, Any], folder: Path) -> None:
     headings += ["settings", "", "page"]
     if print_table(headings, rows, whole="page", spare="page"):
         print(f"a job's page is {jobs[0]['url'].removesuffix(jobs[0]['id'])}JOB")
-    failed = [job["id"] for job in jobs if job.get("error") and (folder / "jobs" / job["id"] / "stderr").exists()]
+    failed = [job["id"] for job in jobs if job.get("error") and _has_bytes(folder / "jobs" / job["id"] / "stderr")]
     if failed:
         place = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
         print(f"what a job printed is in {place / 'jobs' / (failed[0] if len(failed) == 1 else 'JOB') / 'stderr'}")
+
+
+def _has_bytes(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _waited(job: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.cli._terminal import print_table
+from operant.cli._trusting import add_trust, asking
 from operant.errors import UsageError
 from operant.status import Status
 
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", metavar="ALGORITHM", help="show every setting, with its default")
     parser.add_argument("--eject", metavar="PRESET", help="copy a preset into this folder")
     parser.add_argument("--resume", metavar="RUN", help="go on from the newest checkpoint of a run (its id, or `last`)")
-    parser.add_argument("--trust", action="store_true", help="with --resume: run code that the run names")
+    add_trust(parser, "with --resume: ")
     parser.add_argument("--seeds", help="train once for each of these seeds: 0..4, or 0,3,7")
     parser.add_argument(
         "--workers", type=int, default=0, help="trainings at the same time with --seeds (default: cores)"
@@ -97,7 +98,6 @@ def _settings(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
     from operant.cli._training_progress import progress_for
-    from operant.cli._trusting import asking
     from operant.training.running import resume, train
     from operant.training.targets import load_config
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operant.cli._trusting import add_trust, asking
+
 if TYPE_CHECKING:
     from operant.training.viewing import LoadedPolicy
 
@@ -18,12 +20,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="decides where they start")
     parser.add_argument("--output", type=Path, help="write a GIF here, also where there is a screen")
     parser.add_argument("--no-window", action="store_true", help="write a GIF (view.gif in the run's folder)")
-    parser.add_argument("--trust", action="store_true", help="run code that the run names, whoever recorded it")
+    add_trust(parser)
     parser.add_argument("--root", help="the .operant folder (default: the nearest one)")
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.cli._trusting import asking
     from operant.training.viewing import NoWindow, show_episodes
 
     if args.output is None and not args.no_window and _has_screen():
@@ -38,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_gif(args: argparse.Namespace) -> int:
-    from operant.cli._trusting import asking
     from operant.tracking import Run
     from operant.training.viewing import load_policy, record_episodes, write_gif
 

@@ -73,11 +73,7 @@ def _write_rows(folder: Path, first: int, end: int, arrays: Callable[[int, int],
 
 def write(folder: Path, label: str, arrays: dict[str, Array]) -> str:
     """Write arrays into a file named after their contents, unless it is there; returns its name."""
-    digest = hashlib.blake2b(digest_size=12)
-    for name, array in arrays.items():
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    name = f"replay-{label}-{digest.hexdigest()}.npz"
+    name = f"replay-{label}-{_digest(arrays)}.npz"
     path = folder / name
     if path.exists():
         return name
@@ -85,6 +81,14 @@ def write(folder: Path, label: str, arrays: dict[str, Array]) -> str:
     with replacing(path, sync=True) as staged, staged.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
     return name
+
+
+def _digest(arrays: dict[str, Array]) -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def read(folder: Path, name: str) -> dict[str, Array]:
@@ -118,14 +122,10 @@ def read_arrays(file: BinaryIO) -> dict[str, Array]:
 
 
 def check_chunks(folder: Path, manifest: Any) -> None:
-    """Refuse a manifest of which a file is missing, cut short or something else; their rows are checked when read."""
+    """Refuse a manifest of which a file is missing, or does not hold what it is named after."""
     for name in _files(manifest):
-        try:
-            with zipfile.ZipFile(folder / name):
-                pass
-        except (zipfile.BadZipFile, OSError) as error:
-            why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
-            raise OperantError(f"the replay file {folder / name} is {why}") from None
+        if _digest(read(folder, name)) != name.removesuffix(".npz").rpartition("-")[2]:
+            raise OperantError(f"the replay file {folder / name} is damaged: it does not hold what it is named after")
 
 
 def prune_chunks(folder: Path, manifests: Iterable[dict[str, Any]]) -> int:

@@ -1,3 +1,5 @@
-"""`StepTimer` under the name that DI-engine has for it."""
+"""`StepTimer` under the path that DI-engine has for it."""
 
-from __future__ import annotations
+from operant.framework.step_timer import StepTimer
+
+__all__ = ["StepTimer"]

@@ -12,6 +12,7 @@ from operant.sites.calls import Skip, report
 
 if TYPE_CHECKING:
     from operant.hpo.config_tasks import ConfigScheduler, run_scheduler_local
+    from operant.hpo.kubernetes_tasks import run_scheduler_k8s
 
 __all__ = [
     "C",
@@ -32,11 +33,16 @@ __all__ = [
     "randint",
     "randn",
     "report",
+    "run_scheduler_k8s",
     "run_scheduler_local",
     "uniform",
 ]
 
 __getattr__ = load_when_used(
     __name__,
-    {"ConfigScheduler": "operant.hpo.config_tasks", "run_scheduler_local": "operant.hpo.config_tasks"},
+    {
+        "ConfigScheduler": "operant.hpo.config_tasks",
+        "run_scheduler_k8s": "operant.hpo.kubernetes_tasks",
+        "run_scheduler_local": "operant.hpo.config_tasks",
+    },
 )

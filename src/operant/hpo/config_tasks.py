@@ -36,7 +36,9 @@ class TaskTimedOut(TaskFailed, FinalFailure):
     """A task that took too long would do so again."""
 
 
-class _Task:
+class Task:
+    """One trial of a config file."""
+
     def __init__(self, task_id: int, folder: Path, exp_name: str) -> None:
         self.id, self.folder, self.exp_name = task_id, folder, exp_name
         self.state = "waiting"
@@ -59,6 +61,7 @@ class ConfigScheduler:
         max_number_of_running_task: int | None = None,
         max_number_of_tasks: int = 100_000,
         time_out: float | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ) -> None:
         self.template = Path(task_config_template_path).absolute()
         self._text = _checked(self.template)
@@ -73,14 +76,13 @@ class ConfigScheduler:
             if running is None
             else threading.BoundedSemaphore(_at_least_one(running, "max_number_of_running_task"))
         )
-        self.folder = Path.cwd()
+        self.folder = Path(folder or Path.cwd()).absolute()
         self._first = _first_free(self.folder, self.project)
         self._lock = threading.Lock()
-        self._tasks: list[_Task] = []
-        self._by_token: dict[str, _Task] = {}
+        self._tasks: list[Task] = []
+        self._by_token: dict[str, Task] = {}
         self._stopped = False
-        self._site = LocalSite(self.folder)
-        self._site.start(self._hear)
+        self._open()
 
     def __enter__(self) -> ConfigScheduler:
         return self
@@ -102,7 +104,7 @@ class ConfigScheduler:
         task = self._define(values)
         with self._slots:
             self._submit(task)
-            task.ended.wait()
+            self._await(task)
         try:
             return self._result(task)
         except OperantError:
@@ -117,9 +119,11 @@ class ConfigScheduler:
             if self._stopped:
                 return
             self._stopped = True
-        self._site.close()
-        for task in self._tasks:
-            task.ended.set()
+        try:
+            self._close()
+        finally:
+            for task in self._tasks:
+                task.ended.set()
 
     def status(self) -> dict[str, list[int]]:
         """The ids of tasks by state; finished are those that succeeded and those that did not."""
@@ -132,9 +136,21 @@ class ConfigScheduler:
     def status_table(self) -> str:
         return text_table(["status", "instances"], [[state, str(ids)] for state, ids in self.status().items()])
 
+    # -- where tasks run -----------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._site = LocalSite(self.folder)
+        self._site.start(self._hear)
+
+    def _close(self) -> None:
+        self._site.close()
+
+    def _await(self, task: Task) -> None:
+        task.ended.wait()
+
     # -- one task ------------------------------------------------------------------------------------------------
 
-    def _define(self, values: Mapping[str, Any]) -> _Task:
+    def _define(self, values: Mapping[str, Any]) -> Task:
         if not isinstance(values, Mapping):
             raise UsageError(f"the values of a task are a mapping shaped like main_config, not {values!r}")
         with self._lock:
@@ -144,15 +160,18 @@ class ConfigScheduler:
                 raise TaskFailed(f"the scheduler takes at most {self.max_tasks} tasks (max_number_of_tasks)")
             number = self._first + len(self._tasks)
             name = f"{self.project}-{number}"
-            task = _Task(number, self.folder / name, f"{name}/hpo")
+            task = Task(number, self.folder / name, f"{name}/hpo")
             self._tasks.append(task)
-        task.folder.mkdir()
-        (task.folder / "config.py").write_text(self._text, encoding="utf-8")
-        about = {"source": str(self.template), "exp_name": task.exp_name, "values": _plain(values)}
-        (task.folder / TASK_NAME).write_text(json.dumps(about, indent=2), encoding="utf-8")
+        self._lay_out(task, values)
         return task
 
-    def _submit(self, task: _Task) -> None:
+    def _lay_out(self, task: Task, values: Mapping[str, Any]) -> None:
+        task.folder.mkdir()
+        (task.folder / "config.py").write_text(self._text, encoding="utf-8")
+        about = {"source": str(self.template), "exp_name": task.exp_name, "values": plain_values(values)}
+        (task.folder / TASK_NAME).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+    def _submit(self, task: Task) -> None:
         task.token = make_token(str(task.id), 1, secrets.token_hex(8))
         env = {"OPERANT_RUN_DIR": str(task.folder / "run"), "OPERANT_RUN_ID": task.folder.name, "OPERANT_ATTEMPT": "1"}
         argv = [sys.executable, "-m", "operant.hpo.run_config", str(task.folder)]
@@ -174,7 +193,7 @@ class ConfigScheduler:
             task.state = "success" if event.kind == "ended" and _went_well(event.info) else "abnormal"
             task.ended.set()
 
-    def _result(self, task: _Task) -> Any:
+    def _result(self, task: Task) -> Any:
         from operant.schedulers.planning.pickles import load_plain_pickle
 
         if task.state != "success":
@@ -243,7 +262,7 @@ def _first_free(folder: Path, project: str) -> int:
     return max(taken, default=-1) + 1
 
 
-def _plain(values: Mapping[str, Any]) -> Any:
+def plain_values(values: Mapping[str, Any]) -> Any:
     try:
         return json.loads(json.dumps(values, default=_as_number))
     except (TypeError, ValueError) as error:
@@ -260,9 +279,9 @@ def _went_well(info: Mapping[str, Any]) -> bool:
     return info.get("code") == 0 and info.get("reason") is None
 
 
-def _why(task: _Task) -> str:
+def _why(task: Task) -> str:
     """The last lines that the task printed to stderr say more than its exit code."""
-    reason = task.info.get("reason")
+    reason = task.info.get("error") or task.info.get("reason")
     code = f"exit code {task.info.get('code')}" if task.info else "it was stopped"
     what = str(reason).replace("_", " ") if reason else code
     try:

@@ -36,8 +36,7 @@ from operant.tracking.places import check_run_id, find_root, new_run_id
 if TYPE_CHECKING:
     from operant.sites.elsewhere import RemoteCallSite
     from operant.sites.processes import ProcessSite
-
-    pass
+    from operant.sites.ray import RayCallSite
 
 
 class Best(NamedTuple):
@@ -70,6 +69,7 @@ class Settings:
     init_steps: int | None = None
     assessor: Any = None
     workers: str = "thread"
+    worker_options: dict[str, Any] = field(default_factory=dict)
     site: dict[str, Any] | None = None
     time_limit: float | None = None
     name: str | None = None
@@ -138,7 +138,7 @@ def _check(settings: Settings) -> None:
         raise UsageError("say what is wanted: maximize(R['…']) or minimize(R['…'])")
     if settings.spaces is None:
         raise UsageError("say what may vary: spaces({'lr': uniform(0.1, 0.2), …})")
-    if settings.time_limit is not None and settings.workers != "process" and settings.site is None:
+    if settings.time_limit is not None and settings.workers == "thread" and settings.site is None:
         raise UsageError("a call in a thread cannot be ended, so time_limit(…) needs workers('process') or a site(…)")
     if settings.site is not None:
         checked_site(settings.site)
@@ -259,7 +259,7 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
 
 def _site(
     settings: Settings, check: ResultCheck, folder: Path, *, reports_count: bool
-) -> ThreadSite | ProcessSite | FunctionSite | RemoteCallSite:
+) -> ThreadSite | ProcessSite | FunctionSite | RayCallSite | RemoteCallSite:
     call, name, workers = call_of(settings.function, check.shape), check.name, settings.max_workers
     if settings.site is not None:
         from operant.sites.elsewhere import RemoteCallSite
@@ -269,6 +269,10 @@ def _site(
         from operant.sites.processes import ProcessSite
 
         return ProcessSite(call, check, name, workers, reports_count=reports_count)
+    if settings.workers == "ray":
+        from operant.sites.ray import RayCallSite
+
+        return RayCallSite(call, check, name, workers, reports_count=reports_count, options=settings.worker_options)
     if workers == 1:
         return FunctionSite.calling(call, check, name)
     return ThreadSite(call, check, name, workers, reports_count=reports_count)

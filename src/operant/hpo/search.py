@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from operant.hpo.running import Best
     from operant.searchers import BaseSearcher
 
-_WORKERS = ("thread", "process")
+_WORKERS = ("thread", "process", "ray")
 
 
 class UnknownMethodError(UsageError, AttributeError):
@@ -69,14 +69,19 @@ class Search:
         """How often a trial that failed is tried again; without this twice, so three tries in all."""
         return self._set(max_retries=_whole(count, "max_retries", 0))
 
-    def workers(self, kind: str) -> Search:
-        """`thread`, or `process`: each trial in a process of its own, which uses all cores and can be killed."""
+    def workers(self, kind: str, **options: Any) -> Search:
+        """`thread`; `process`: each trial in a process of its own, which uses all cores and can be killed; or `ray`.
+
+        :param options: of `ray`, what Ray takes for an actor, such as `num_cpus`, `num_gpus`, `resources`.
+        """
         if kind not in _WORKERS:
             raise UsageError(unknown("kind of workers", kind, _WORKERS))
-        return self._set(workers=kind)
+        if options and kind != "ray":
+            raise UsageError(f"workers({kind!r}) takes no options, but got {next(iter(options))!r}")
+        return self._set(workers=kind, worker_options=options)
 
     def time_limit(self, seconds: float) -> Search:
-        """End a trial that takes longer; needs `workers('process')`. What it has reported until then counts."""
+        """End a trial that takes longer, not in threads. What it has reported until then counts."""
         if not is_number(seconds) or not seconds > 0:
             raise UsageError(f"time_limit takes a number of seconds above 0, not {seconds!r}")
         return self._set(time_limit=float(seconds))

@@ -16,6 +16,8 @@ SITES = Registry("site", "operant.sites")
 SITES.declare("local", "operant.sites.local:LocalSite")
 SITES.declare("slurm", "operant.sites.slurm:SlurmSite")
 SITES.declare("container", "operant.sites.container:ContainerSite")
+SITES.declare("kubernetes", "operant.sites.kubernetes:KubernetesSite")
+SITES.declare("ray", "operant.sites.ray:RaySite")
 
 
 def site_settings(given: Any) -> dict[str, Any]:

@@ -12,21 +12,22 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from operant._util.checks import one_of
 from operant._util.files import write_file
 from operant.sites import cluster_jobs, wrapper
 from operant.sites.base import Event, Found, Submission, parse_token
+from operant.sites.channel import BOOTSTRAP, ChannelServer
 from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob, SiteRefusedError, Todo
 
 NOTICE_SECONDS = 0.1
 LONGEST_BACK_OFF = 60.0
-TIMES_MISSED = 3
-_CANCELLED_WAIT = 5.0
 
 
 class ClusterSite:
@@ -35,6 +36,8 @@ class ClusterSite:
     :param poll: seconds between two questions to the site, however many jobs there are.
     :param exit_wait: seconds that a job's exit file may come later than the site's word that the job is over.
     :param restarts: how often an attempt that was preempted, or is at its time limit, is started again.
+    :param channel: ``dir`` where jobs see the search's folder, ``http`` where they do not.
+    :param address: with ``http`` the ``host:port`` of this machine that jobs can reach.
     """
 
     outlives_controller = True
@@ -43,8 +46,21 @@ class ClusterSite:
     keeps_ended = False
     """Whether `clean` has to be called for jobs that are over."""
 
-    def __init__(self, folder: Path, *, poll: float = 5.0, exit_wait: float = 60.0, restarts: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        poll: float = 5.0,
+        exit_wait: float = 60.0,
+        restarts: int = 0,
+        channel: str = "dir",
+        address: str | None = None,
+    ) -> None:
         self.folder = folder
+        self.python = sys.executable
+        self.by_http = one_of(channel, "channel", ("dir", "http")) == "http"
+        self.address = address
+        self._channel: ChannelServer | None = None
         self.poll = poll
         self.exit_wait = exit_wait
         self.restarts = restarts
@@ -79,6 +95,17 @@ class ClusterSite:
         """End these jobs, those that wait included; ids that are gone are no error."""
         raise NotImplementedError
 
+    def command(self, batch: Batch, index: int | str) -> list[str]:
+        """What runs a job of a batch on the site's machine."""
+        if self.by_http:
+            return [self.python, "-I", "-S", "-c", BOOTSTRAP]
+        return [self.python, "-I", "-S", str(self.place / "wrapper.py"), "run", str(batch.list_file), str(index)]
+
+    def environment(self, batch: Batch, job: Submission) -> dict[str, str]:
+        """What that needs in its environment, by way of a file: there is a token in it."""
+        ours = {} if self._channel is None else self._channel.environment(job.job_id, job.attempt, job.token)
+        return {"OPERANT_RESTART": str(batch.restart), **ours}
+
     def clean(self, ids: Sequence[str]) -> None:
         """Remove what a site keeps of jobs that are over; most keep nothing that would have to be."""
 
@@ -104,6 +131,8 @@ class ClusterSite:
         # A copy: nodes need not see where Operant is installed, and jobs that run keep theirs through an upgrade.
         shutil.copyfile(wrapper.__file__, self.place / ".wrapper.py")
         (self.place / ".wrapper.py").replace(self.place / "wrapper.py")
+        if self.by_http:
+            self._channel = ChannelServer(self.folder, self.address)
         for name, step, wait in (
             ("submit", self.work, lambda: self._wake.wait(self._try_at - self.now() if self._back_off else None)),
             ("notices", self.read_notices, lambda: self._closed.wait(NOTICE_SECONDS)),
@@ -178,6 +207,8 @@ class ClusterSite:
         self._threads.clear()
         with contextlib.suppress(SiteAwayError):
             self._clean_some()
+        if self._channel is not None:
+            self._channel.close()
 
     # -- steps, each the work of one thread; tests in simulated time call them by themselves ----------------------
 
@@ -318,7 +349,7 @@ class ClusterSite:
         if cluster_jobs.by_site(record) and attempt.cancelled is None:
             attempt.held = record  # preempted, at its time limit, ended by somebody: the site knows
         else:
-            self._finish(attempt, self._cancelled(attempt, record))
+            self._finish(attempt, cluster_jobs.with_reason(record, attempt.cancelled))
         return True
 
     def reconcile(self) -> None:
@@ -358,36 +389,23 @@ class ClusterSite:
             self._ended_ids += over if self.keeps_ended else []
 
     def _settle(self, attempt: Attempt) -> None:
-        word = attempt.word
-        if attempt.missed >= TIMES_MISSED or word is None:
-            if attempt.missed < TIMES_MISSED:
-                return
-            seen = "" if word is None else f"; it was last seen as {word.id}, {word.words or word.state}"
-            words, reason = f"it has vanished from the queue of {self.kind}{seen}", None
-        elif word.state == "ended":
-            words, reason = f"{self.kind} says of {word.id}: {word.words}{self.explain(word)}", word.reason
-        else:
-            attempt.gone_since = None
-            if word.state == "waiting" and attempt.held is not None:  # the site starts it again by itself
-                attempt.held = None
+        gone = attempt.gone(self.kind, self.explain)
+        if gone is None:
             return
+        words, reason = gone
         record = attempt.held or cluster_jobs.exit_of(attempt.folder, attempt.token)
-        if record is None:
-            if cluster_jobs.claim_never(attempt.folder, attempt.token):
-                record = {"code": None}
-                words = f"it never began: {words}"
-            elif not self._waited_for_exit(attempt):
-                return
-        elif not cluster_jobs.by_site(record) or attempt.cancelled is not None:
-            self._finish(attempt, self._cancelled(attempt, record))
+        if record is not None and (not cluster_jobs.by_site(record) or attempt.cancelled is not None):
+            self._finish(attempt, cluster_jobs.with_reason(record, attempt.cancelled))
             return
         if reason in ("preempted", "node_failed") and attempt.restarts < self.restarts and attempt.cancelled is None:
             self._start_again(attempt)
             return
-        if attempt.cancelled is not None:
-            reason = attempt.cancelled
-        kind = "lost" if record is None else "ended"
-        self._finish(attempt, {**(record or {}), "code": None, "reason": reason, "error": words}, kind)
+        if record is None and cluster_jobs.claim_never(attempt.folder, attempt.token):
+            record, words = {"code": None}, f"it never began: {words}"
+        elif record is None and not attempt.waited(self.now(), self.exit_wait):
+            return
+        info = {**(record or {}), "code": None, "reason": attempt.cancelled or reason, "error": words}
+        self._finish(attempt, info, "lost" if record is None else "ended")
 
     def _start_again(self, attempt: Attempt) -> None:
         """The same attempt once more, after the site gave up on it."""
@@ -401,17 +419,6 @@ class ClusterSite:
             attempt.word = attempt.held = attempt.gone_since = None
             self._todo.jobs.append(attempt)
         self._wake.set()
-
-    def _waited_for_exit(self, attempt: Attempt) -> bool:
-        if attempt.gone_since is None:
-            attempt.gone_since = self.now()
-        wait = self.exit_wait if attempt.cancelled is None else min(self.exit_wait, _CANCELLED_WAIT)
-        return self.now() - attempt.gone_since >= wait
-
-    def _cancelled(self, attempt: Attempt, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With the reason that was given here, where a signal of the site's came before the wrapper could read it."""
-        by_us = attempt.cancelled is not None and cluster_jobs.by_site(record)
-        return {**record, "reason": attempt.cancelled} if by_us else record
 
     # -- helpers --------------------------------------------------------------------------------------------------
 
@@ -430,12 +437,7 @@ class ClusterSite:
 
     def _tell_place(self, attempt: Attempt, node: str = "") -> None:
         """Say where it is, when that is news."""
-        word = attempt.word
-        place = (
-            attempt.id,
-            (word.node if word is not None else "") or node or attempt.told[1],
-            word.words if word is not None and word.state == "waiting" else "",
-        )
+        place = attempt.place(node)
         if place != attempt.told and any(place):
             attempt.told = place
             self._tell(attempt, "placed", {"id": place[0], "node": place[1], "queue": place[2]})

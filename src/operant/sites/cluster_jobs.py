@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from operant.sites import wrapper
 from operant.sites.base import Limits, Submission, parse_token
 from operant.sites.local import read_exit, spec_of
 
+TIMES_MISSED = 3
+CANCELLED_WAIT = 5.0
 _SKEW_SECONDS = 30.0
 
 
@@ -76,6 +78,32 @@ class Attempt:
     gone_since: float | None = None
     restarts: int = 0
     told: tuple[str, str, str] = ("", "", "")
+
+    def place(self, node: str = "") -> tuple[str, str, str]:
+        """What the site calls it, its node, and why it waits."""
+        word = self.word
+        where = (word.node if word is not None else "") or node or self.told[1]
+        return self.id, where, word.words if word is not None and word.state == "waiting" else ""
+
+    def gone(self, kind: str, explain: Callable[[SiteJob], str]) -> tuple[str, str | None] | None:
+        """The words and the reason with which the site says that it is over, if it does."""
+        word = self.word
+        if self.missed >= TIMES_MISSED:
+            seen = "" if word is None else f"; it was last seen as {word.id}, {word.words or word.state}"
+            return f"it has vanished from the queue of {kind}{seen}", None
+        if word is not None and word.state == "ended":
+            return f"{kind} says of {word.id}: {word.words}{explain(word)}", word.reason
+        if word is not None:
+            self.gone_since = None
+            if word.state == "waiting":  # the site starts it again by itself
+                self.held = None
+        return None
+
+    def waited(self, now: float, seconds: float) -> bool:
+        """Whether its exit file has been waited for long enough."""
+        if self.gone_since is None:
+            self.gone_since = now
+        return now - self.gone_since >= (seconds if self.cancelled is None else min(seconds, CANCELLED_WAIT))
 
 
 @dataclass(slots=True)
@@ -142,6 +170,11 @@ def by_site(record: Mapping[str, Any]) -> bool:
     if reason is not None:
         return reason in ("terminated", "requeued")
     return record.get("signal") == signal.SIGTERM or record.get("code") == 128 + signal.SIGTERM
+
+
+def with_reason(record: Mapping[str, Any], cancelled: str | None) -> Mapping[str, Any]:
+    """With the reason that was given here, where a signal of the site's came before the wrapper could read it."""
+    return {**record, "reason": cancelled} if cancelled is not None and by_site(record) else record
 
 
 def exit_of(folder: Path, token: str) -> dict[str, Any] | None:

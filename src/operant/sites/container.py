@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from operant._util.checks import is_number, one_of, positive
+from operant._util.checks import is_number, one_of, positive, whole_number
 from operant._util.files import write_file
 from operant._util.units import parse_bytes
 from operant.errors import ConfigError
@@ -47,6 +47,7 @@ class ContainerSite(ClusterSite):
     :param flags: further options of the engine's ``run`` (apptainer: ``exec``).
     :param python: the interpreter of the image for the wrapper, 3.8 or later.
     :param poll: seconds between two looks at all containers.
+    :param channel: ``http`` where containers do not see the search's folder; ``address`` is then how they reach us.
     """
 
     kind = "container"
@@ -73,9 +74,16 @@ class ContainerSite(ClusterSite):
         poll: float = 2.0,
         exit_wait: float = 2.0,
         restarts: int = 0,
+        channel: str = "dir",
+        address: str | None = None,
     ) -> None:
         super().__init__(
-            folder, poll=positive(poll, "poll"), exit_wait=positive(exit_wait, "exit_wait"), restarts=restarts
+            folder,
+            poll=positive(poll, "poll"),
+            exit_wait=positive(exit_wait, "exit_wait"),
+            restarts=whole_number(restarts, "restarts", 0),
+            channel=channel,
+            address=address,
         )
         for key, value in (("image", image), ("user", user), ("network", network), ("runtime", runtime)):
             if value is not None and (not isinstance(value, str) or not value):
@@ -113,19 +121,18 @@ class ContainerSite(ClusterSite):
     def launch(self, batch: Batch) -> list[str]:
         # One after the other: one that an earlier try had started already keeps its name, and is not started again.
         names = [f"{self.prefix}-{batch.name}-{index}" for index in range(len(batch.jobs))]
-        for index, job in enumerate(batch.jobs):
-            inside = [str(self.place / "wrapper.py"), "run", str(batch.list_file), str(index)]
+        for name, job in zip(names, batch.jobs, strict=True):
+            env_file = self.place / f"{name}.env"
+            env_file.touch(0o600)
+            env_file.write_text("".join(f"{key}={value}\n" for key, value in self.environment(batch, job).items()))
+            _, *inside = self.command(batch, name.rpartition("-")[2])
             if self.engine == "apptainer":
-                self._start_apptainer(names[index], job, batch, inside)
-                continue
-            argv = [self.engine, "run", "--detach", f"--name={names[index]}", f"--workdir={job.work}"]
-            argv += [
-                f"--label=operant.search={self.prefix}",
-                f"--env=OPERANT_RESTART={batch.restart}",
-                f"--entrypoint={self.python}",
-                *self._options(job),
-            ]
-            self.run([*argv, self.image, "-I", "-S", *inside], taken=names[index])
+                self._start_apptainer(name, job, batch, inside, env_file)
+            else:
+                argv = [self.engine, "run", "--detach", f"--name={name}", f"--env-file={env_file}"]
+                argv += [f"--label=operant.search={self.prefix}", f"--entrypoint={self.python}", *self._options(job)]
+                self.run([*argv, self.image, *inside], taken=name)
+            env_file.unlink()
         return names
 
     def look(self) -> list[SiteJob]:
@@ -184,7 +191,9 @@ class ContainerSite(ClusterSite):
         raise SiteRefusedError(said)
 
     def _options(self, job: Submission) -> list[str]:
-        volumes = [f"{self.folder}:{self.folder}", *(one if ":" in one else f"{one}:{one}" for one in self.volumes)]
+        volumes = [one if ":" in one else f"{one}:{one}" for one in self.volumes]
+        if not self.by_http:
+            volumes.append(f"{self.folder}:{self.folder}")
         options = [f"--volume={one}" for one in volumes] + [f"--ulimit={one}" for one in self.ulimits]
         memory = self.memory if self.memory is not None else job.limits.memory_bytes
         given = {"memory": memory, "cpus": self.cpus, "network": self.network, "runtime": self.runtime}
@@ -201,20 +210,20 @@ class ContainerSite(ClusterSite):
 
     # -- apptainer has no daemon: its containers are processes of ours, in sessions of their own ------------------
 
-    def _start_apptainer(self, name: str, job: Submission, batch: Batch, inside: list[str]) -> None:
+    def _start_apptainer(self, name: str, job: Submission, batch: Batch, inside: list[str], env_file: Path) -> None:
         pid_file = self.place / f"{name}.pid"
         if shutil.which("apptainer") is None:
             raise SiteRefusedError("there is no `apptainer` on this machine")
         if is_alive(_holder(pid_file)):
             return
-        argv = ["apptainer", "exec", f"--pwd={job.work}", f"--bind={self.folder}:{self.folder}"]
+        argv = ["apptainer", "exec", f"--env-file={env_file}"]
+        argv += [] if self.by_http else [f"--pwd={job.work}", f"--bind={self.folder}:{self.folder}"]
         argv += [f"--bind={one}" for one in self.volumes] + (["--nv"] if self.gpus else []) + self.flags
         # By a shell that leaves at once: the container belongs to nobody, and goes on when this process ends.
         log = str(self.place / f"{name}.log")
         detach = ["sh", "-c", 'log=$1; shift; setsid "$@" >>"$log" 2>&1 </dev/null & echo $!', "sh", log]
-        env = {**os.environ, "OPERANT_RESTART": str(batch.restart)}
-        inside = [*argv, self.image, self.python, "-I", "-S", *inside]
-        done = subprocess.run([*detach, *inside], env=env, stdout=subprocess.PIPE, text=True, check=True)
+        inside = [*argv, self.image, self.python, *inside]
+        done = subprocess.run([*detach, *inside], stdout=subprocess.PIPE, text=True, check=True)
         holder = {**wrapper.identity(int(done.stdout)), "batch": batch.name, "name": name}
         write_file(pid_file, json.dumps(holder))
 

@@ -69,6 +69,7 @@ class SlurmSite(ClusterSite):
     :param throttle: how many jobs of one array run at a time.
     :param poll: seconds between two `squeue`, however many jobs there are.
     :param exit_wait: seconds that a file of a node may take to be seen here.
+    :param channel: ``http`` where nodes do not see the search's folder; ``address`` is how they reach us.
     :param python: the interpreter on the nodes that runs the wrapper, 3.8 or later.
     :param flags: further options of `sbatch`.
     """
@@ -97,6 +98,8 @@ class SlurmSite(ClusterSite):
         throttle: int | None = None,
         poll: float = 5.0,
         exit_wait: float = 60.0,
+        channel: str = "dir",
+        address: str | None = None,
         python: str | None = None,
         flags: Sequence[str] = (),
     ) -> None:
@@ -105,6 +108,8 @@ class SlurmSite(ClusterSite):
             poll=positive(poll, "poll"),
             exit_wait=positive(exit_wait, "exit_wait"),
             restarts=whole_number(restarts, "restarts", 0),
+            channel=channel,
+            address=address,
         )
         texts = {
             "partition": partition, "account": account, "qos": qos, "gres": gres, "nodelist": nodelist,
@@ -148,7 +153,8 @@ class SlurmSite(ClusterSite):
         argv = ["sbatch", "--parsable", *self._options(batch.jobs[0]), f"--job-name={self.prefix}-{batch.name}"]
         logs = self.place / batch.name
         alone = len(batch.jobs) == 1 and self.most_in_batch == 1
-        argv += [f"--output={logs}_0.log" if alone else f"--output={logs}_%a.log", "--open-mode=append"]
+        output = "/dev/null" if self.by_http else f"{logs}_0.log" if alone else f"{logs}_%a.log"
+        argv += [f"--output={output}", "--open-mode=append"]
         if not alone:
             at_once = "" if self.throttle is None else f"%{self.throttle}"
             argv.append(f"--array=0-{len(batch.jobs) - 1}{at_once}")
@@ -193,14 +199,22 @@ class SlurmSite(ClusterSite):
         raise SiteRefusedError(said)
 
     def _script(self, batch: Batch) -> str:
-        wrapper, list_file = (shlex.quote(str(path)) for path in (self.place / "wrapper.py", batch.list_file))
-        return (
-            "#!/bin/sh\n"
-            f"export OPERANT_RESTART=$((${{SLURM_RESTART_COUNT:-0}} + {batch.restart}))\n"
+        task = "${SLURM_ARRAY_TASK_ID:-0}"
+        command = " ".join(one if one == task else shlex.quote(one) for one in self.command(batch, task))
+        lines = ["#!/bin/sh"]
+        if self.by_http:  # tokens stand in the script, which Slurm shows to nobody but its owner
+            lines.append(f"case {task} in")
+            for index, job in enumerate(batch.jobs):
+                known = self.environment(batch, job).items()
+                lines.append(f"{index}) export {' '.join(f'{key}={shlex.quote(value)}' for key, value in known)};;")
+            lines.append("esac")
+        lines += [
+            f"export OPERANT_RESTART=$((${{SLURM_RESTART_COUNT:-0}} + {batch.restart}))",
             'export OPERANT_REQUEUE="scontrol requeue '
-            '${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"\n'
-            f"exec {shlex.quote(self.python)} -I -S {wrapper} run {list_file} ${{SLURM_ARRAY_TASK_ID:-0}}\n"
-        )
+            '${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"',
+            f"exec {command}",
+        ]
+        return "\n".join(lines) + "\n"
 
     def _options(self, job: Submission) -> list[str]:
         options = [*_of_srun(job.argv), *self.options]

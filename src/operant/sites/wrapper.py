@@ -4,6 +4,7 @@ One file of standard library, so that it also runs where Operant is not installe
 
     python wrapper.py run SPEC.json     one job, described by a JSON file
     python wrapper.py run LIST NUMBER   the same, where line NUMBER of a file, counted from 0, names that JSON file
+    python wrapper.py fetch             the same, where no folder is shared: by the controller's HTTP channel
     python wrapper.py serve FD          a fork server: each job that arrives on the socket gets a wrapper of its own
 
 The wrapper claims its attempt atomically (a second copy leaves at once), is the subreaper of all that the
@@ -178,14 +179,16 @@ def boot_id() -> str:
 # -- files that others rely on ------------------------------------------------------------------------------------
 
 
-def claim(folder: str, attempt: int, token: str, restart: int = 0) -> bool:
+def claim(folder: str, attempt: int, token: str, restart: int = 0, who: dict[str, Any] | None = None) -> bool:
     """Take the attempt, or find that it is taken: of any number of copies one gets True, and later each restart."""
     # Nodes that share the folder may have processes with the same number.
-    staged = os.path.join(folder, ".claim-%d-%s-%d" % (attempt, socket.gethostname(), os.getpid()))
+    staged = os.path.join(
+        folder, ".claim-%d-%s-%d-%d" % (attempt, socket.gethostname(), os.getpid(), time.monotonic_ns())
+    )
     final = os.path.join(folder, "claim-%d" % attempt)
     descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        os.write(descriptor, json.dumps(dict(identity(os.getpid()), token=token, restart=restart)).encode())
+        os.write(descriptor, json.dumps(dict(who or identity(os.getpid()), token=token, restart=restart)).encode())
         os.close(descriptor)
         os.link(staged, final)
     except FileExistsError:
@@ -798,9 +801,152 @@ def _work(link: socket.socket, spec: bytes, control: socket.socket) -> None:
         os._exit(0)
 
 
+# -- one job without a shared folder ------------------------------------------------------------------------------
+
+
+class FetchedJob:
+    """Fetches a job from its controller, sees to it in a folder of its own, and sends what it leaves, as it comes.
+
+    The controller may be away at any time: everything is asked again until it answers, the end for a day.
+    """
+
+    def __init__(self) -> None:
+        self.url = os.environ["OPERANT_CHANNEL"] + "/" + os.environ["OPERANT_CHANNEL_JOB"]
+        self.token = os.environ.pop("OPERANT_CHANNEL_TOKEN")  # for this process, not for the program
+        self.restart = int(os.environ.get("OPERANT_RESTART") or 0)
+        self.sent: dict[str, Any] = {}
+        self.over = False
+
+    def run(self) -> int:
+        import shutil
+        import tarfile
+        import tempfile
+        import threading
+
+        spec = json.loads(self.ask("GET", "spec"))
+        who = dict(identity(os.getpid()), restart=self.restart)
+        if self.ask("POST", "claim", json.dumps(who).encode(), refusals=(409,)) is None:
+            return 0
+        root = tempfile.mkdtemp(prefix="operant-job-")
+        self.job = os.path.join(root, os.path.basename(spec["folder"]))
+        os.mkdir(self.job)
+        with self.open("GET", "bundle") as stream, tarfile.open(fileobj=stream, mode="r|") as bundle:
+            bundle.extractall(self.job)
+        # What names the job's folder there, names its folder here.
+        spec = json.loads(json.dumps(spec).replace(json.dumps(spec["folder"])[1:-1], json.dumps(self.job)[1:-1]))
+        spec.pop("notices", None)
+        os.makedirs(spec["cwd"], exist_ok=True)
+        for path in self.files():
+            if not path.endswith((".seg", "stdout", "stderr")):
+                self.sent[path] = self.stamp(path)
+        prefer_as_victim()
+        wake = prepare()
+        thread = threading.Thread(target=self.keep_up, daemon=True)
+        thread.start()
+        code = supervise(spec, None, wake)
+        self.over = True
+        thread.join()
+        record = read_json(os.path.join(self.job, "exit-%d.json" % spec["attempt"]))
+        if record:
+            self.send()
+            self.ask("POST", "exit", json.dumps(dict(record, restart=self.restart)).encode())
+        shutil.rmtree(root, ignore_errors=True)
+        return code
+
+    def keep_up(self) -> None:
+        """Beside the program: say that it has begun, send what it writes, and hear whether it shall end."""
+        told = False
+        while not self.over:
+            try:
+                if not told and _current is not None and _current.pid:
+                    self.ask("POST", "started", json.dumps({"restart": self.restart}).encode(), patience=0.0)
+                    told = True
+                self.send(patience=0.0)
+                order = self.ask("GET", "order", patience=0.0)
+            except OSError:
+                order = None
+            if order and json.loads(order) and _current is not None:
+                with open(os.path.join(self.job, "cancel-%d" % _current.attempt), "wb") as stream:
+                    stream.write(order)
+                os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)
+
+    def files(self) -> list[str]:
+        """What is sent; a checkpoint's own description after the rest of it."""
+        found = [one for one in ("stdout", "stderr", *("work/" + name for name in RESULT_NAMES))]
+        for folder, folders, names in os.walk(os.path.join(self.job, "run")):
+            folders[:] = [one for one in folders if not one.startswith(".")]
+            base = os.path.relpath(folder, self.job)
+            found += [os.path.join(base, one) for one in names if not one.startswith(".")]
+        return sorted(
+            (one for one in found if os.path.isfile(os.path.join(self.job, one))), key=lambda one: "state.json" in one
+        )
+
+    def stamp(self, path: str) -> Any:
+        found = os.stat(os.path.join(self.job, path))
+        return [found.st_mtime_ns, found.st_size]
+
+    def send(self, patience: float = 86400.0) -> None:
+        from urllib.parse import quote
+
+        for path in self.files():
+            stamp = self.stamp(path)
+            with open(os.path.join(self.job, path), "rb") as stream:
+                place = "file?path=" + quote(path)
+                if path.endswith((".seg", "stdout", "stderr")):  # they only grow
+                    at = self.sent.get(path, 0)
+                    while at < stamp[1]:
+                        stream.seek(at)
+                        answer = self.ask("PUT", place + "&offset=%d" % at, stream.read(CHUNK), patience=patience)
+                        at = self.sent[path] = json.loads(answer)["size"]
+                elif self.sent.get(path) != stamp:
+                    self.ask("PUT", place, stream.read(), patience=patience)
+                    self.sent[path] = stamp
+
+    def ask(
+        self,
+        method: str,
+        place: str,
+        body: bytes | None = None,
+        refusals: tuple[int, ...] = (),
+        patience: float = 86400.0,
+    ) -> Any:
+        """What the controller answers; None for a refusal that was expected. One that is away is asked again."""
+        import http.client
+        from urllib.error import HTTPError
+
+        deadline, pause = time.monotonic() + patience, 0.2
+        while True:
+            try:
+                with self.open(method, place, body) as answer:
+                    return answer.read()
+            except HTTPError as error:
+                if error.code in refusals:
+                    return None
+                if error.code in (400, 403, 404):
+                    said = error.read().decode("utf-8", "replace")
+                    raise SystemExit("%s %s: %s" % (method, place, said)) from None
+                failed: Exception = error
+            except (OSError, http.client.HTTPException) as error:
+                failed = error
+            if time.monotonic() >= deadline:
+                raise OSError(str(failed))
+            time.sleep(pause)
+            pause = min(30.0, pause * 1.5)
+
+    def open(self, method: str, place: str, body: bytes | None = None) -> Any:
+        from urllib.request import Request, urlopen
+
+        request = Request(self.url + "/" + place, data=body, method=method)
+        request.add_header("Authorization", "Bearer " + self.token)
+        return urlopen(request, timeout=60)
+
+
 def main(argv: list[str]) -> int:
     if len(argv) == 2 and argv[0] == "serve":
         return ForkServer(int(argv[1])).serve()
+    if argv == ["fetch"]:
+        return FetchedJob().run()
     if len(argv) in (2, 3) and argv[0] == "run":
         path = argv[1]
         if len(argv) == 3:

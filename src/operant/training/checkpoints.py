@@ -69,9 +69,9 @@ class CheckpointStore:
         self._forget_old()
         return target
 
-    def load(self, step: int | None = None) -> tuple[int, dict[str, Any]]:
-        """The state of a step, or the newest; an unreadable newest one gives way to the one before."""
-        steps = self.steps()
+    def load(self, step: int | None = None, before: int | None = None) -> tuple[int, dict[str, Any]]:
+        """The state of a step, or the newest (``before`` another); an unreadable one gives way to the one before."""
+        steps = [one for one in self.steps() if before is None or one < before]
         if not steps:
             raise CheckpointError(f"there is no checkpoint in {self.folder}")
         if step is not None:

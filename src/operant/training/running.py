@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
 from operant.tracking import Run, SummaryWriter
-from operant.training.checkpoints import CheckpointStore
+from operant.training.checkpoints import CheckpointError, CheckpointStore
 from operant.training.config import TrainConfig
 from operant.training.targets import apply_changes, load_config
 from operant.training.training import Observer, Training, TrainResult
@@ -63,15 +63,48 @@ def resume(
     """
     opened = Run.open(run, root)
     store = CheckpointStore(opened.folder / "checkpoints")
-    found, state = store.load(step)
-    changes = list(changes)
-    check_trust(state, f"the checkpoint of run {opened.id}", trust)
+    changes, before = list(changes), None
+    while True:
+        found, state = store.load(step, before)
+        try:
+            return _go_on(opened.id, found, state, changes, store, observer, root, trust)
+        except _Unfit as error:
+            if step is not None or not any(one < found for one in store.steps()):
+                raise
+            store.notes.append(f"{error}; the one before it serves")
+            before = found
+
+
+class _Unfit(CheckpointError):
+    """Whole, and yet a training cannot go on from it."""
+
+
+def _go_on(
+    run_id: str,
+    found: int,
+    state: dict[str, Any],
+    changes: list[str],
+    store: CheckpointStore,
+    observer: Observer | None,
+    root: str | Path | None,
+    trust: bool | Collection[str],
+) -> TrainResult:
+    if not isinstance(state.get("config"), Mapping):
+        raise _Unfit(f"the checkpoint of step {found:,} has no config")
+    check_trust(state, f"the checkpoint of run {run_id}", trust)
     changed = apply_changes(state["config"], changes)
     _refuse_other_shapes(state["config"], changed)
     config = TrainConfig.from_mapping(changed)
-    with SummaryWriter(run=opened.id, resumed_from=found, root=root) as writer:
+    with SummaryWriter(run=run_id, resumed_from=found, root=root) as writer:
         training = Training(config, writer, observer)
-        training.load_state_dict(state)
+        try:
+            training.load_state_dict(state)
+        except KeyError as error:
+            raise _Unfit(f"the checkpoint of step {found:,} lacks {error}") from error
+        except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            if isinstance(error, OperantError):
+                raise
+            raise _Unfit(f"the checkpoint of step {found:,} does not fit: {type(error).__name__}: {error}") from error
         for sentence in store.notes:
             training.say(sentence)
         return training.run()

@@ -28,13 +28,18 @@ _KEY_BYTES = 32
 class Untrusted(UsageError):
     """A saved config names code, and nobody has allowed that it runs."""
 
+    def __init__(self, message: str, names: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
+        """What would have to be allowed."""
+
 
 def check_trust(saved: Mapping[str, Any], what: str, trust: bool | Collection[str] = False) -> None:
     """Refuse a saved ``{"config": …, "signature": …}`` that names code of a stranger.
 
     :param trust: True: whatever it names may run; or the names that may.
     """
-    if trust is True or os.environ.get("OPERANT_JOB_ID"):  # inside a job, what its user submitted asks for it
+    if trust is True:
         return
     allowed = () if trust is False else trust
     names = [name for name in code_names(saved["config"]) if name not in allowed]
@@ -42,7 +47,8 @@ def check_trust(saved: Mapping[str, Any], what: str, trust: bool | Collection[st
         shown = ", ".join(name[:80] for name in names[:5])
         raise Untrusted(
             f"{what} names code that would run ({shown}) and was not recorded by you on this machine; "
-            "if you know where it is from: --trust, or trust=True"
+            "if you know where it is from: --allow NAME (trust=[…]) for each, or --trust (trust=True) for all",
+            names,
         )
 
 

@@ -10,6 +10,7 @@ from tests.schedulers.simulated import World, by_x, config
 
 from operant.errors import OperantError
 from operant.schedulers.engine.control import NoView
+from operant.schedulers.views.overview import describe
 from operant.sites import Simulation, Submission
 from operant.tracking.journal import JournalReader
 
@@ -23,6 +24,22 @@ def test_runs_all_tries_and_finds_the_best(tmp_path: Path) -> None:
     assert world.site.peak == 2
     # Five rounds of two jobs, one second each: nothing was waited for but the jobs.
     assert world.clock.now() == pytest.approx(1005.0)
+
+
+def test_of_equals_the_earliest_is_the_best_for_whoever_runs_it_and_whoever_looks(tmp_path: Path) -> None:
+    def behaviour(job: Submission) -> Simulation:
+        return Simulation(9.0 - job.config["x"], {"acc": 1.0})  # the last one ends first
+
+    world = World(tmp_path, config({"parallel_size": 4, "stop_criterion": {"max_tries": 4}}), behaviour)
+    outcome = world.run()
+    assert outcome.best is not None and outcome.best.number == 0
+    assert describe(tmp_path / "s")["best"]["number"] == 0
+
+
+def test_a_search_in_which_nothing_succeeded_has_failed(tmp_path: Path) -> None:
+    cfg = config({"stop_criterion": {"max_tries": 3}})
+    outcome = World(tmp_path, cfg, lambda job: Simulation(1.0, code=1)).run()
+    assert (outcome.status, outcome.reason, outcome.tries) == ("ERROR", "no job succeeded", 3)
 
 
 def test_every_decision_is_journaled_before_it_is_acted_on(tmp_path: Path) -> None:

@@ -217,6 +217,40 @@ def test_a_pickle_cannot_ask_for_endless_memory(tmp_path: Path) -> None:
     path.write_bytes(b"]" * (2 << 20) + b".")
     with pytest.raises(UsageError, match="too many"):
         load_plain_pickle(path)
+    path.write_bytes(b"]r\xff\xff\xff\xff.")  # room for four thousand million remembered objects
+    with pytest.raises(UsageError, match="numbers an object"):
+        load_plain_pickle(path)
+    path.write_bytes(b"cbuiltins\nbytearray\n(I100000\ntR.")
+    with pytest.raises(UsageError):
+        load_plain_pickle(path)
+
+
+def test_what_a_pickle_says_of_arrays_is_checked_before_numpy_hears_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "result.pkl"
+    same = np.arange(6, dtype=">i4").reshape(2, 3)
+    content = {
+        "a": (same, [same]),
+        "f": np.asfortranarray(np.ones((2, 3))),
+        "t": np.array(["x", "yz"]),
+        "b": np.bool_(1),
+    }
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        path.write_bytes(pickle.dumps(content, protocol))
+        found = load_plain_pickle(path)
+        for one, other in [(found["a"][0], same), (found["f"], content["f"]), (found["t"], content["t"])]:
+            np.testing.assert_array_equal(one, other)
+        assert found["a"][0] is found["a"][1][0] and found["b"] == np.True_
+    state = b"(I3\nS'<'\nNNNI-1\nI-1\nI0\ntb"
+    for data in (
+        b"cnumpy\ndtype\n(S'V8'\nI0\nI1\ntR.",
+        b"cnumpy\ndtype\n(S'f8'\nI0\nI1\ntR(I3\nS'<'\nNNNI99999999\nI-1\nI0\ntb(I1\n(I9\ntN I0\nS''\ntb.",
+        b"cnumpy._core.multiarray\n_reconstruct\n(NNNtR(I1\n(I4000000000\ntcnumpy\ndtype\n(S'f8'\nI0\nI1\ntR"
+        + state
+        + b"I00\nS'12345678'\ntb.",
+    ):
+        path.write_bytes(data)
+        with pytest.raises(UsageError, match=r"result\.pkl"):
+            load_plain_pickle(path)
 
 
 def test_a_result_of_many_references_is_told_without_writing_it_out(job: Any, tmp_path: Path) -> None:

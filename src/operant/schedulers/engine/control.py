@@ -80,9 +80,9 @@ class SearchProgress:
         return self._state.end
 
     def stderr_of(self, job: JobRecord) -> Path | None:
-        """Where all is that a job's program wrote to stderr; None of calls, and of programs that never ran."""
+        """Where all is that a job's program wrote to stderr; None if that is nothing."""
         path = self._state.journal.folder / "jobs" / job.id / "stderr"
-        return path if path.exists() else None
+        return path if path.exists() and path.stat().st_size else None
 
     def seconds_of(self, attempt: Attempt) -> float | None:
         """How long an attempt has run; None while it has not begun."""

@@ -1,26 +1,27 @@
-"""Reads a `result.pkl` that a program left: numbers, texts, containers and numpy arrays, and nothing that could run."""
+"""Reads a `result.pkl` that a program left: numbers, texts, containers and numpy arrays, and nothing that could run.
+
+The unpickler never holds an object of numpy's, whose `__setstate__` believes what it is told and can crash the process:
+arrays are notes of what was said about them until all is read, and are then made from their bytes.
+"""
 
 from __future__ import annotations
 
 import io
-import itertools
 import pickle
 import pickletools
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError
 
+__all__ = ["load_plain_pickle"]
+
 _LARGEST = 64 << 20
 # An empty list is one byte of a pickle and a hundred of memory, so that what is long may not be made of many things.
-_SMALL = 1 << 20
 _MOST_STEPS = 1 << 20
-_PLAIN = {
-    ("builtins", "complex"): complex,
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("builtins", "bytearray"): bytearray,
-}
+_KIND = re.compile(r"[?bBhHiIlLqQefdg]|[biufc]\d{1,2}|[SU]\d{1,6}")
 _NUMPY_MODULES = {
     "numpy",
     "numpy.core.multiarray",
@@ -30,43 +31,91 @@ _NUMPY_MODULES = {
 }
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _PLAIN:
-            return _PLAIN[module, name]
-        if (module, name) == ("collections", "OrderedDict"):
-            return dict
-        if (module, name) == ("_codecs", "encode"):
-            return _encode_latin1
-        if module in _NUMPY_MODULES:
-            found = _numpy_part(name)
-            if found is not None:
-                return found
-        raise UsageError(
-            f"it holds {f'{module}.{name}':.100}, and only plain data and numpy arrays are read from pickles"
-        )
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise UsageError("it refers to objects outside of itself")
-
-
 def load_plain_pickle(path: Path) -> Any:
     """The data in a pickle file; UsageError when it holds anything else, and none of that is run."""
     if path.stat().st_size > _LARGEST:
         raise UsageError(f"{path.name} is larger than {_LARGEST >> 20} MB")
     try:
         data = path.read_bytes()
-        if (
-            len(data) > _SMALL
-            and sum(1 for _ in itertools.islice(pickletools.genops(data), _MOST_STEPS)) == _MOST_STEPS
-        ):
-            raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
-        return _PlainUnpickler(io.BytesIO(data)).load()
+        _check_steps(data)
+        return _finished(_PlainUnpickler(io.BytesIO(data)).load(), {})
     except UsageError as error:
         raise UsageError(f"{path.name} was not read: {error}") from None
     except Exception as error:
-        told = " ".join(str(error).split())
-        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {told:.200}") from None
+        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _check_steps(data: bytes) -> None:
+    for number, (step, argument, _) in enumerate(pickletools.genops(data)):
+        if number == _MOST_STEPS:
+            raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
+        # Whoever reads it makes room for that many objects at once.
+        if step.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= int(argument or 0) < _MOST_STEPS:
+            raise UsageError(f"it numbers an object {argument}")
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        found = _PLAIN.get((module, name)) or (_NUMPY.get(name) if module in _NUMPY_MODULES else None)
+        if found is None:
+            raise UsageError(f"it holds {module}.{name}, and only plain data and numpy arrays are read from pickles")
+        return found
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise UsageError("it refers to objects outside of itself")
+
+
+class _Dtype:
+    """What was said of the kind of an array's numbers."""
+
+    __slots__ = ("kind", "order")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.order: Any = "="
+
+    def __setstate__(self, state: Any) -> None:
+        if not (isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">", "=", "|")):
+            raise UsageError("it describes an array in a way that numpy does not")
+        self.order = state[1]
+
+    def numpy(self) -> Any:
+        import numpy as np
+
+        return np.dtype(self.kind).newbyteorder(self.order)
+
+
+class _Array:
+    """What was said of an array or of a number of numpy's."""
+
+    __slots__ = ("data", "dtype", "order", "shape")
+
+    def __init__(self, data: Any = b"", dtype: Any = None, shape: Any = (0,), order: str = "C") -> None:
+        self.data, self.dtype, self.shape, self.order = data, dtype, shape, order
+
+    def __setstate__(self, state: Any) -> None:
+        if self.dtype is not None or not isinstance(state, tuple) or len(state) != 5:
+            raise UsageError("it describes an array in a way that numpy does not")
+        _, self.shape, self.dtype, fortran, self.data = state
+        self.order = "F" if fortran else "C"
+
+    def numpy(self) -> Any:
+        import numpy as np
+
+        if not isinstance(self.data, (bytes, bytearray)) or not isinstance(self.dtype, _Dtype):
+            raise UsageError("it holds an array of Python objects")
+        values = np.frombuffer(bytes(self.data), self.dtype.numpy())
+        return values[0] if self.shape is None else values.reshape(self.shape, order=self.order).copy()  # type: ignore[call-overload]
+
+
+def _dtype(kind: Any, *_: Any) -> _Dtype:
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        raise UsageError(f"it holds an array of {str(kind)[:20]!r}; arrays of numbers and texts are read")
+    return _Dtype(kind)
+
+
+def _bytearray(data: Any = b"", encoding: str = "latin-1") -> bytearray:
+    return bytearray(data.encode("latin-1") if isinstance(data, str) else bytes(memoryview(data)))
 
 
 def _encode_latin1(text: str, encoding: str) -> bytes:
@@ -76,33 +125,38 @@ def _encode_latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-def _numpy_part(name: str) -> Any:
-    import numpy as np
-
-    if name == "_reconstruct":
-        # The real one allocates whatever shape it is told; the true shape comes with the state and is checked there.
-        return lambda *_: np.ndarray.__new__(np.ndarray, (0,))
-    if name == "scalar":
-        return _numpy_scalar
-    if name == "_frombuffer":
-        return lambda buffer, dtype, shape, order: np.frombuffer(buffer, dtype).reshape(shape, order=order)
-    if name == "dtype":
-        return _numpy_dtype
-    if name == "ndarray":
-        return name  # only `_reconstruct` is told it; the class itself could be called with any shape
-    return None
-
-
-def _numpy_dtype(kind: Any, *rest: Any) -> Any:
-    import numpy as np
-
-    dtype = np.dtype(kind, *rest)
-    if dtype.hasobject:
-        raise UsageError("it holds an array of Python objects")
-    return dtype
+_PLAIN: dict[tuple[str, str], Any] = {
+    ("builtins", "complex"): complex,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): _bytearray,
+    ("collections", "OrderedDict"): dict,
+    ("_codecs", "encode"): _encode_latin1,
+}
+_NUMPY: dict[str, Callable[..., Any] | str] = {
+    "ndarray": "ndarray",  # only `_reconstruct` is told it
+    "dtype": _dtype,
+    "_reconstruct": lambda *_: _Array(),
+    "scalar": lambda dtype, data=b"": _Array(data, dtype, None),
+    "_frombuffer": lambda data, dtype, shape, order: _Array(data, dtype, shape, "F" if order == "F" else "C"),
+}
 
 
-def _numpy_scalar(dtype: Any, data: bytes = b"") -> Any:
-    import numpy as np
-
-    return np.frombuffer(data, dtype, count=1)[0]
+def _finished(value: Any, done: dict[int, Any]) -> Any:
+    """The same with arrays in place of what was said of them; each part once, however often it occurs."""
+    if isinstance(value, _Array):
+        if id(value) not in done:
+            done[id(value)] = value.numpy()
+        return done[id(value)]
+    if isinstance(value, _Dtype):
+        return value.numpy()
+    if isinstance(value, (dict, list, tuple)) and id(value) not in done:
+        done[id(value)] = value
+        if isinstance(value, dict):
+            for key, one in value.items():
+                value[key] = _finished(one, done)
+        elif isinstance(value, list):
+            value[:] = [_finished(one, done) for one in value]
+        else:
+            done[id(value)] = tuple(_finished(one, done) for one in value)
+    return done.get(id(value), value)

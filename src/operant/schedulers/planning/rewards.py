@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from operant._util.checks import is_whole, whole_number
 from operant._util.statistics import iqm, paired_worse
+from operant._util.units import printable
 from operant.errors import ConfigError, UsageError, unknown
 from operant.sites.wrapper import RESULT_NAMES
 
@@ -148,10 +149,9 @@ class JobReader:
                 return None, f"no line of its output fits the pattern {self.rule.pattern.pattern!r}"
             if not values:
                 values = self._result_file(info.get("results"))
-        except UsageError as error:
-            return None, str(error)
         except Exception as error:
-            return None, f"its result cannot be read: {type(error).__name__}: {error}"
+            text = str(error) if isinstance(error, UsageError) else f"its result cannot be read: {error!r}"
+            return None, printable(text)[:_LONGEST_LINE]
         if not values:
             return None, f"it reported no {self.rule.attribute!r}" if self.rule.scalars else None
         self.reported = True

@@ -1,0 +1,226 @@
+"""A job's way to its folder where none is shared: a small server of the controller's, which writes the same files.
+
+Every request but the one for the wrapper's own text carries the token of one attempt, and reaches only its job:
+
+    GET  /wrapper.py
+    GET  /JOB/ATTEMPT/spec, /bundle (a tar of its work folder, and of its checkpoints where it was begun before), /order
+    POST /JOB/ATTEMPT/claim, /started, /exit
+    PUT  /JOB/ATTEMPT/file?path=…&offset=…   appended if the file is so long; without offset it replaces the file
+"""
+
+from __future__ import annotations
+
+import hmac
+import http.server
+import json
+import os
+import re
+import socket
+import tarfile
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from operant._util.files import write_file
+from operant.errors import UsageError
+from operant.sites import wrapper
+
+BOOTSTRAP = (
+    "import os,sys,urllib.request as u;"
+    "c={'__name__':'wrapper'};"
+    "exec(compile(u.urlopen(os.environ['OPERANT_CHANNEL']+'/wrapper.py').read(),'wrapper.py','exec'),c);"
+    "sys.exit(c['main'](['fetch']))"
+)
+"""What is run where there is only a Python: it gets the wrapper, which gets everything else."""
+
+_PLACE = re.compile(r"/([\w.-]{1,128})/([0-9]{1,9})/([a-z]+)")
+_MOST_TEXT = 1 << 20
+_CHUNK = 1 << 20
+
+
+class ChannelServer:
+    """Serves the jobs below ``folder``. Its port stays the same when the search is gone on with: jobs may be waiting.
+
+    :param address: ``host:port`` that jobs can reach; the host alone, or nothing, lets it choose.
+    """
+
+    def __init__(self, folder: Path, address: str | None) -> None:
+        self.folder = folder
+        place = folder / "site" / "channel.json"
+        before = wrapper.read_json(str(place))
+        host, _, port = (address or before.get("address") or socket.gethostname()).partition(":")
+        if not port and before.get("address", "").partition(":")[0] == host:
+            port = before["address"].partition(":")[2]
+        handler = type("Handler", (_Handler,), {"folder": folder})
+        try:
+            self._server = http.server.ThreadingHTTPServer((host, int(port or 0)), handler)
+        except (OSError, ValueError, OverflowError) as error:
+            raise UsageError(f"jobs cannot be served at {host}:{port or 0}: {error}") from None
+        self._server.daemon_threads = True
+        self.address = f"{host}:{self._server.server_port}"
+        write_file(place, json.dumps({"address": self.address}))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="operant-channel", daemon=True
+        )
+        self._thread.start()
+
+    def environment(self, job_id: str, attempt: int, token: str) -> dict[str, str]:
+        """What the job must find in its environment, by a file that only its owner can read."""
+        return {
+            "OPERANT_CHANNEL": f"http://{self.address}",
+            "OPERANT_CHANNEL_JOB": f"{job_id}/{attempt}",
+            "OPERANT_CHANNEL_TOKEN": token,
+        }
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 120.0
+    folder: Path
+
+    def do_GET(self) -> None:
+        if self.path == "/wrapper.py":
+            self._answer(200, Path(wrapper.__file__).read_bytes())
+            return
+        self._serve({"spec": self._spec, "bundle": self._bundle, "order": self._order})
+
+    def do_POST(self) -> None:
+        self._serve({"claim": self._claim, "started": self._started, "exit": self._exit})
+
+    def do_PUT(self) -> None:
+        self._serve({"file": self._file})
+
+    def log_message(self, *_: Any) -> None:
+        """Jobs ask every second."""
+
+    def _serve(self, known: dict[str, Any]) -> None:
+        found = _PLACE.fullmatch(urlsplit(self.path).path)
+        if found is None or found[3] not in known:
+            self._answer(404, b"there is no such thing here")
+            return
+        self.job, self.attempt = self.folder / "jobs" / found[1], int(found[2])
+        self.spec = wrapper.read_json(str(self.job / f"spec-{self.attempt}.json"))
+        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if found[1].strip(".") == "" or not hmac.compare_digest(
+            given.encode(), str(self.spec.get("token", "")).encode()
+        ):
+            self.close_connection = True
+            self._answer(403, b"this is the token of no such job")
+            return
+        try:
+            known[found[3]]()
+        except (ValueError, KeyError, TypeError) as error:
+            self.close_connection = True
+            self._answer(400, str(error).encode())
+        except OSError as error:  # a full disk: the job keeps what it has and tries again
+            self.close_connection = True
+            self._answer(507, str(error).encode())
+
+    def _answer(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _tell(self, found: dict[str, Any], code: int = 200) -> None:
+        self._answer(code, json.dumps(found).encode())
+
+    def _text(self) -> dict[str, Any]:
+        length = int(self.headers["Content-Length"])
+        if not 0 <= length <= _MOST_TEXT:
+            raise ValueError("too long")
+        found = json.loads(self.rfile.read(length))
+        if not isinstance(found, dict):
+            raise ValueError("a mapping is expected")
+        return found
+
+    def _spec(self) -> None:
+        self._tell(self.spec)
+
+    def _order(self) -> None:
+        self._tell(wrapper.read_json(str(self.job / f"cancel-{self.attempt}")))
+
+    def _bundle(self) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        with tarfile.open(fileobj=self.wfile, mode="w|") as bundle:
+            for name in ("work", "run/checkpoints"):
+                if (self.job / name).is_dir():
+                    bundle.add(self.job / name, name)
+
+    def _claim(self) -> None:
+        who = self._text()
+        restart = int(who.pop("restart", 0))
+        taken = not wrapper.claim(str(self.job), self.attempt, self.spec["token"], restart, who)
+        holder = wrapper.read_json(str(self.job / f"claim-{self.attempt}"))
+        # Asked twice by the same one: the answer was lost.
+        again = taken and holder == {**who, "token": self.spec["token"], "restart": restart}
+        self._tell({}, 409 if taken and not again else 200)
+
+    def _started(self) -> None:
+        self._notice(int(self._text().get("restart", 0)), "started")
+        self._tell({})
+
+    def _exit(self) -> None:
+        record = self._text()
+        if record.get("token") != self.spec["token"]:
+            raise ValueError("this is the end of another attempt")
+        descriptor = wrapper.write_exit(str(self.job), self.attempt, record)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        self._notice(int(record.get("restart", 0)), "ended")
+        self._tell({})
+
+    def _notice(self, restart: int, kind: str) -> None:
+        (self.folder / "site" / "notices" / f"{self.job.name}.{self.attempt}.{restart}.{kind}").touch()
+
+    def _file(self) -> None:
+        asked = parse_qs(urlsplit(self.path).query)
+        target = self._target(asked["path"][0])
+        length = int(self.headers["Content-Length"])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.parent.resolve().is_relative_to(self.job.resolve()):
+            raise ValueError("this path leads out of the job's folder")
+        if "offset" not in asked:
+            staged = target.with_name(f".{target.name}.arriving")
+            self._receive(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644), length)
+            staged.replace(target)
+            self._tell({"size": length})
+            return
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        size = os.fstat(descriptor).st_size
+        if int(asked["offset"][0]) == size:
+            self._receive(descriptor, length)
+            self._tell({"size": size + length})
+            return
+        os.close(descriptor)  # it came twice, or something before it did not come: go on from what is there
+        self.close_connection = True
+        self._tell({"size": size})
+
+    def _target(self, path: str) -> Path:
+        parts = Path(path).parts
+        results = len(parts) == 2 and parts[0] == "work" and parts[1] in wrapper.RESULT_NAMES
+        if not (path in ("stdout", "stderr") or results or (len(parts) > 1 and parts[0] == "run")) or ".." in parts:
+            raise ValueError(f"a job does not send {path!r}")
+        return self.job.joinpath(*parts)
+
+    def _receive(self, descriptor: int, length: int) -> None:
+        try:
+            while length:
+                data = self.rfile.read(min(length, _CHUNK))
+                if not data:
+                    raise ValueError("it was cut off")
+                length -= len(data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)

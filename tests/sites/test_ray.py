@@ -1,0 +1,118 @@
+"""The site ray against a stand-in of Ray's Jobs API whose jobs are processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.machine import patience
+
+from operant.errors import ConfigError
+from operant.sites import Site, Submission
+from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
+from operant.sites.ray import RaySite
+from operant.testing import SiteContract
+
+PROGRAMS = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}
+
+
+class StandIn:
+    """What the site calls of `ray.job_submission.JobSubmissionClient`."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, SimpleNamespace] = {}
+        self.fails: Exception | None = None
+
+    def submit_job(self, *, entrypoint: str, submission_id: str, **options: Any) -> str:
+        if self.fails is not None:
+            raise self.fails
+        if submission_id in self.jobs:
+            raise RuntimeError(f"Request failed with status code 500: Job {submission_id} already exists.")
+        env = {**os.environ, **options["runtime_env"]["env_vars"]}
+        process = subprocess.Popen(shlex.split(entrypoint), env=env)
+        about = {"submission_id": submission_id, "metadata": options["metadata"], "message": "", "options": options}
+        driver = SimpleNamespace(node_ip_address="10.0.0.7")
+        self.jobs[submission_id] = SimpleNamespace(process=process, driver_info=driver, status="RUNNING", **about)
+        return submission_id
+
+    def list_jobs(self) -> list[SimpleNamespace]:
+        for one in list(self.jobs.values()):
+            code = one.process.poll()
+            if code is not None:
+                one.status = "FAILED" if code else "SUCCEEDED"
+        return list(self.jobs.values())
+
+    def stop_job(self, name: str) -> bool:
+        if name not in self.jobs:
+            raise RuntimeError("Request failed with status code 404: no such job.")
+        self.jobs[name].process.terminate()
+        return True
+
+    def delete_job(self, name: str) -> bool:
+        if name not in self.jobs:
+            raise RuntimeError("Request failed with status code 404: no such job.")
+        self.jobs.pop(name).process.wait()
+        return True
+
+    def get_job_logs(self, name: str) -> str:
+        return "a log\nits last line"
+
+
+class TestRaySite(SiteContract):
+    patience = patience(60)
+
+    def build(self, folder: Path) -> Site:
+        site = RaySite(folder, python=sys.executable, poll=0.1, exit_wait=1.0)
+        self.stand_in = StandIn()
+        site.connect = lambda: self.stand_in  # type: ignore[method-assign]
+        return site
+
+    def job(self, token: str, folder: Path, kind: str) -> Submission:
+        return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", PROGRAMS[kind]], folder, folder)
+
+    def test_the_head_forgets_jobs_that_are_over(self, site: Site, tmp_path: Path) -> None:
+        self.end_of(self.submit(site, tmp_path, "good"))
+        self.wait(lambda: not self.stand_in.jobs, "forgetting")
+
+    def test_a_head_that_is_away_is_asked_again(self, site: Site, tmp_path: Path) -> None:
+        self.stand_in.fails = RuntimeError("Request failed with status code 500: No available agent to submit job.")
+        token = self.submit(site, tmp_path, "good")
+        self.wait(lambda: [one for one in self.events if "asked again" in one.info.get("text", "")], "a note")
+        self.stand_in.fails = None
+        assert self.end_of(token).info["code"] == 0
+
+    def test_what_ray_will_never_take_is_an_error_of_the_job(self, site: Site, tmp_path: Path) -> None:
+        self.stand_in.fails = RuntimeError("Request failed with status code 401: Unauthorized: no token.")
+        end = self.end_of(self.submit(site, tmp_path, "good"))
+        assert end.info["reason"] == "refused" and "no token" in end.info["error"]
+
+
+def test_what_is_asked_of_ray(tmp_path: Path) -> None:
+    site = RaySite(tmp_path, cpus=2, gpus=0.5, memory="1GB", resources={"fast": 1})
+    assert site.asked == {
+        "entrypoint_num_cpus": 2, "entrypoint_num_gpus": 0.5, "entrypoint_memory": 2**30,
+        "entrypoint_resources": {"fast": 1},
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="mapping"):
+        RaySite(tmp_path, runtime_env=["pip"])  # type: ignore[arg-type]
+
+
+def test_a_dead_node_is_told_as_one(tmp_path: Path) -> None:
+    site = RaySite(tmp_path)
+    about = {"metadata": {"operant-batch": "b"}, "submission_id": "s", "driver_info": None}
+    died = SimpleNamespace(**about, status="FAILED", message="The actor died because its node has died.")
+    assert site._word(died).reason == "node_failed"
+    failed = SimpleNamespace(**about, status="FAILED", message="Job entrypoint command failed with exit code 1")
+    assert site._word(failed).reason is None
+
+
+def test_a_head_that_is_not_there(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs operant[ray]")
+    with pytest.raises((SiteAwayError, SiteRefusedError), match="head"):
+        RaySite(tmp_path, address="http://127.0.0.1:9").look()

@@ -1,0 +1,179 @@
+"""The site kubernetes, whole searches and DI-toolkit's demo with real pods on a real cluster of one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.hpo.test_kubernetes_tasks import CONFIG, files
+from tests.machine import patience
+from tests.system.cluster_search import Search, survive
+from tests.system.kubernetes import Kubernetes, running_kubernetes
+
+from operant.hpo import R, hpo, run_scheduler_k8s, uniform
+from operant.sites import Site, Submission
+from operant.sites.kubernetes import KubernetesSite
+from operant.testing import SiteContract
+
+pytestmark = [pytest.mark.clusters, pytest.mark.long]
+
+_PROGRAMS = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> Iterator[Kubernetes]:
+    with running_kubernetes() as cluster:
+        yield cluster
+
+
+class TestKubernetesPods(SiteContract):
+    patience = patience(120)
+
+    @pytest.fixture(autouse=True)
+    def cluster(self, kubernetes: Kubernetes) -> None:
+        self.kubernetes = kubernetes
+
+    def build(self, folder: Path) -> Site:
+        return KubernetesSite(folder, **self.kubernetes.site(folder))
+
+    def job(self, token: str, folder: Path, kind: str) -> Submission:
+        return Submission(
+            token, folder.name, 1, ["/usr/bin/python3", "-I", "-S", "-c", _PROGRAMS[kind]], folder, folder
+        )
+
+
+def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
+    kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
+    search = Search(folder, 50, json.dumps(site), "/usr/bin/python3", limit="20s")
+    survive(search, lambda job: kubernetes.say("delete", "pod", "-l", f"operant-job={job}", "--wait=false"))
+    search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
+
+
+def test_a_pod_over_its_memory_is_told_in_words(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    events: list[object] = []
+    site = KubernetesSite(tmp_path, **kubernetes.site(tmp_path), memory="200MB")
+    site.start(events.append)
+    folder = tmp_path / "jobs" / "0"
+    folder.mkdir(parents=True)
+    argv = ["/usr/bin/python3", "-I", "-S", "-c", "x = bytearray(600 << 20); import time; time.sleep(60)"]
+    site.submit([Submission("0/1/secret", "0", 1, argv, folder, folder)])
+    deadline = time.monotonic() + patience(120)
+    while not any(one.kind == "ended" for one in events):  # type: ignore[attr-defined]
+        assert time.monotonic() < deadline, events
+        time.sleep(0.1)
+    site.close()
+    assert events[-1].info["reason"] == "memory_limit", events  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["Job", "DIJob"])
+def test_the_demo_of_di_toolkit(kubernetes: Kubernetes, tmp_path: Path, kind: str) -> None:
+    config, manifest = files(tmp_path)
+    assert config.read_text() == CONFIG
+    job, config_map = yaml.safe_load_all(manifest.read_text())
+    template = job["spec"]["tasks"][0]["template"]
+    pod, container = template["spec"], template["spec"]["containers"][0]
+    pod["hostNetwork"] = True
+    container |= {"image": "operant.test/host:1", "imagePullPolicy": "Never", "resources": {}}
+    container["command"][0] = "/usr/bin/python3"
+    container["volumeMounts"] = [
+        {"name": "config-py", "mountPath": "/etc/config"},
+        {"name": "project", "mountPath": str(tmp_path)},
+        {"name": "usr", "mountPath": "/usr", "readOnly": True},
+    ]
+    pod["volumes"] = [
+        {"name": "config-py", "configMap": {"name": "config-py-"}},
+        {"name": "project", "hostPath": {"path": str(tmp_path)}},
+        {"name": "usr", "hostPath": {"path": "/usr"}},
+    ]
+    if kind == "Job":
+        job |= {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
+    manifest.write_text(yaml.safe_dump_all([job, config_map]))
+    with _Operator(kubernetes), run_scheduler_k8s(config, manifest, kubeconfig=kubernetes.kubeconfig) as scheduler:
+        search = hpo(scheduler.get_hpo_callable()).grid(silent=True).max_steps(3).max_workers(3).max_retries(0)
+        search = search.maximize(R["eval_value"]).spaces({"policy": {"discount_factor": uniform(0.95, 1)}}).ephemeral()
+        found = search.run()
+        assert found is not None and found[1] == {"eval_value": 0.975}
+        assert scheduler.status()["task_abnormal"] == [2] and "task_success" in scheduler.status_table()
+    deadline = time.monotonic() + patience(60)
+    while kubernetes.say("get", f"{kind.lower()}s,configmaps", "-l", "operant-job", "--no-headers").strip():
+        assert time.monotonic() < deadline, "an object or its ConfigMap is left"
+        time.sleep(0.2)
+
+
+_CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "dijobs.diengine.opendilab.org"},
+    "spec": {
+        "group": "diengine.opendilab.org",
+        "scope": "Namespaced",
+        "names": {"kind": "DIJob", "plural": "dijobs", "singular": "dijob"},
+        "versions": [
+            {
+                "name": "v2alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+class _Operator:
+    """What DI-orchestrator does, as far as the demo needs it: a kind DIJob, a pod for each object, its phase."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self.kubernetes = kubernetes
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._apply(_CRD)
+        self.kubernetes.say("wait", "--for=condition=Established", "crd/dijobs.diengine.opendilab.org")
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.ends.set()
+        self.thread.join()
+
+    def _apply(self, manifest: object) -> None:
+        path = self.kubernetes.place / f"apply-{os.urandom(4).hex()}.json"
+        path.write_text(json.dumps(manifest))
+        self.kubernetes.say("apply", "--validate=false", "-f", str(path))
+
+    def _run(self) -> None:
+        phases: dict[str, str] = {}
+        while not self.ends.wait(0.3):
+            jobs = {one["metadata"]["name"]: one for one in self._list("dijobs")}
+            pods = {one["metadata"]["name"]: one["status"].get("phase", "") for one in self._list("pods")}
+            for name, job in jobs.items():
+                phase = pods.get(f"{name}-serial-0")
+                if phase is None and name not in phases:
+                    phases[name] = ""
+                    self._begin(name, job)
+                elif phase and phases.get(name) != phase:
+                    phases[name] = phase
+                    told = json.dumps({"status": {"phase": phase}})
+                    self.kubernetes.say("patch", "dijob", name, "--type=merge", "-p", told)
+
+    def _begin(self, name: str, job: dict[str, object]) -> None:
+        about: dict[str, str] = job["metadata"]  # type: ignore[assignment]
+        template = job["spec"]["tasks"][0]["template"]  # type: ignore[index]
+        owner = {"apiVersion": job["apiVersion"], "kind": "DIJob", "name": name, "uid": about["uid"]}
+        metadata = {**template["metadata"], "name": f"{name}-serial-0", "ownerReferences": [owner]}
+        self._apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+
+    def _list(self, kind: str) -> list[dict[str, dict[str, str]]]:
+        found: list[dict[str, dict[str, str]]] = json.loads(self.kubernetes.say("get", kind, "-o", "json"))["items"]
+        return found
