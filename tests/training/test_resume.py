@@ -233,6 +233,9 @@ def test_an_earlier_checkpoint_without_a_checksum_is_read_and_told(saved):
     document = json.loads(path.read_text())
     del document["own_sha256"]
     path.write_text(json.dumps(document))
+    with pytest.raises(CheckpointError, match="was changed"):
+        saved.load(2)
+    path.write_text(json.dumps({**document, "format": "operant-checkpoint-1"}))
     assert saved.load()[0] == 2
     assert "no checksum of its own" in saved.notes[0]
 
