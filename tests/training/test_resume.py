@@ -83,6 +83,7 @@ def assert_same(one, other, path=""):
         (TD3, PENDULUM),
         (SAC, PENDULUM),
         (SAC, HOPPER),
+        ({**SAC, "name": "discrete_sac"}, MASKED),
     ],
     ids=lambda one: (
         f"{one.get('name') or one['id'].rpartition(':')[2]}{'+' if one.get('prioritized') else ''}"
@@ -145,7 +146,7 @@ def test_a_job_that_is_started_again_goes_on_exactly(root, tmp_path, monkeypatch
     assert list(Run(run).scalars("evaluation/return")["step"]) == [step for step, _ in whole.evaluations]
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+@pytest.mark.parametrize("algorithm", [PPO, A2C, SAC], ids=["ppo", "a2c", "sac"])
 def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
