@@ -318,3 +318,12 @@ def test_samples_follow_the_probabilities():
     noise = head.noise(np.random.default_rng(0), 1, 20_000)[0]
     shares = np.bincount(head.choose(logits, noise), minlength=3) / 20_000
     np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.02)
+
+
+def test_noise_is_finite_when_the_generator_gives_nought():
+    class Nought:
+        def standard_exponential(self, shape, dtype):
+            return np.zeros(shape, dtype)
+
+    head = make_head(action_spec(spaces.Discrete(3)))
+    assert np.isfinite(head.noise(Nought(), 4, 2)).all()

@@ -16,7 +16,7 @@ from operant.auto.saving import load_checkpoint_file
 from operant.cli import main
 from operant.errors import UsageError
 from operant.tracking import Run
-from operant.training.viewing import load_policy
+from operant.training.playback import load_policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "auto"
 

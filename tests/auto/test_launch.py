@@ -21,7 +21,7 @@ from operant.auto.saving import load_checkpoint_file, pack, unpack
 from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training.checkpoints import CheckpointError
-from operant.training.viewing import load_policy
+from operant.training.playback import load_policy
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "auto" / "declarative"
 

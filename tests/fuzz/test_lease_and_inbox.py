@@ -13,7 +13,7 @@ from operant.schedulers.engine.state import controller_is_alive
 from operant.tracking.identity import process_identity
 from operant.tracking.journal import collect_messages
 from operant.tracking.journal.lease import Lease, read_lease
-from operant.tracking.reading.annotations import Annotations
+from operant.tracking.reading.summary import Annotations
 
 MESSAGES = [
     {"type": "note", "text": "a note"},

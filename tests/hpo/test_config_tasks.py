@@ -16,7 +16,7 @@ import pytest
 from tests.machine import patience
 
 from operant.errors import UsageError
-from operant.hpo import R, hpo, randint, run_scheduler_local, uniform
+from operant.hpo import NoResultError, R, hpo, randint, run_scheduler_local, uniform
 from operant.hpo.config_tasks import ConfigScheduler, TaskFailed
 from operant.hpo.run_config import EasyDict, apply_values, is_main_block
 
@@ -117,9 +117,18 @@ def test_an_own_limit_of_running_tasks(made: Any) -> None:
 def test_a_failed_task_says_why(made: Any) -> None:
     scheduler = made(HEAD + 'if __name__ == "__main__":\n    raise RuntimeError(f"no {main_config.policy.gamma}")\n')
     opt = hpo(scheduler.get_hpo_callable()).grid(silent=True).max_retries(0).maximize(R["v"])
-    assert opt.spaces({"policy": {"gamma": randint(7, 7)}}).run() is None
+    with pytest.raises(NoResultError, match="RuntimeError: no 7"):
+        opt.spaces({"policy": {"gamma": randint(7, 7)}}).run()
     assert "RuntimeError: no 7" in (opt.history[0].error or "") and "proj-0/stderr" in (opt.history[0].error or "")
     assert scheduler.status()["task_abnormal"] == [0]
+
+
+def test_a_misspelt_key_is_found_before_anything_runs(made: Any) -> None:
+    scheduler = made(TRAINS)
+    opt = hpo(scheduler.get_hpo_callable()).grid(silent=True).maximize(R["v"])
+    with pytest.raises(UsageError, match=r"main_config\['policy'\] has no key 'gama' \(did you mean 'gamma'"):
+        opt.spaces({"policy": {"gama": randint(7, 7)}}).run()
+    assert scheduler.status()["task_defined"] == [] and not list(Path().glob("proj-*"))
 
 
 def test_a_time_out_kills_the_training_and_is_not_tried_again(made: Any) -> None:
@@ -136,7 +145,8 @@ if __name__ == "__main__":
     for seconds in (3, 20, 120):  # on a busy machine the training has hardly begun after three
         scheduler = made(text, time_out=seconds, dijob_project_name=f"within-{seconds}")
         opt = hpo(scheduler.get_hpo_callable()).grid(silent=True).max_retries(2).maximize(R["v"])
-        assert opt.spaces({"policy": {"gamma": randint(7, 7)}}).run() is None
+        with pytest.raises(NoResultError):
+            opt.spaces({"policy": {"gamma": randint(7, 7)}}).run()
         error = opt.history[0].error or ""
         assert f"time-out of {seconds} s" in error and scheduler.status()["task_defined"] == [0]
         if Path("child").exists():

@@ -10,10 +10,13 @@ import optuna
 import pytest
 
 from operant.errors import ConfigError, UsageError
-from operant.hpo import choice, hpo, quniform
+from operant.hpo import R, choice, hpo, quniform, uniform
 from operant.hpo.arguments import NormalReal
 from operant.hpo.shape import Shape
 from operant.hpo.sweeps import space_of_parameters
+from operant.schedulers.exchange.optuna_storage import open_for_reading
+from operant.schedulers.exchange.to_optuna import export_to_optuna
+from operant.tracking.places import find_root
 
 
 def objective(trial: Any) -> float:
@@ -119,6 +122,61 @@ def test_what_was_seen_is_known_after_resuming() -> None:
     assert [one.result["params"] for one in whole.history] == [one.result["params"] for one in again]
 
 
+def asks(trial: Any) -> float:
+    """Every kind of parameter, one of them only now and then; the third trial is pruned, the fourth fails."""
+    rate = trial.suggest_float("rate", 1e-5, 1e-1, log=True)
+    share = trial.suggest_float("share", 0, 2, step=0.25)
+    whole = trial.suggest_float("whole", 0, 3, step=1)
+    width = trial.suggest_int("width", 8, 64, log=True)
+    size = trial.suggest_categorical("size", [16, 32, 64])
+    trial.report(rate, 0)
+    trial.set_user_attr("size", size)
+    if trial.number == 2:
+        raise optuna.TrialPruned
+    if trial.number == 3:
+        raise RuntimeError("no")
+    depth = trial.suggest_int("depth", 2, 8, step=2) if size == 16 else 0
+    return float(rate + share + whole + width + depth)
+
+
+@pytest.mark.parametrize("suffix", ["log", "db"])
+def test_optuna_goes_on_with_an_exported_search(suffix: str) -> None:
+    made = hpo.from_optuna(asks).random(silent=True).max_workers(1).max_retries(0).seed(0).name("asks").max_steps(8)
+    made.run()
+    done = export_to_optuna(find_root() / "searches" / "asks", Path(f"study.{suffix}"))
+    with open_for_reading(done.path) as storage:
+        trials = optuna.load_study(study_name="asks", storage=storage).get_trials()
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(asks, n_trials=8, catch=RuntimeError)
+    own = {name: one for trial in study.trials for name, one in trial.distributions.items()}
+    for trial, record in zip(trials, made.history, strict=True):
+        assert trial.distributions == {name: own[name] for name in trial.params}
+        if record.status == "FINISHED":
+            assert trial.params == record.result["params"] and trial.user_attrs["size"] == trial.params["size"]
+    assert [one.state.name for one in trials[1:5]] == ["COMPLETE", "PRUNED", "FAIL", "COMPLETE"]
+    assert trials[2].params.keys() >= {"rate", "size"} and not trials[3].params
+    backend = optuna.storages.journal.JournalFileBackend(str(done.path))
+    kept = optuna.storages.JournalStorage(backend) if suffix == "log" else f"sqlite:///{done.path}"
+    again = optuna.load_study(study_name="asks", storage=kept, sampler=optuna.samplers.TPESampler(seed=0))
+    again.optimize(asks, n_trials=3)
+    assert len(again.trials) == 11 and all(one.state.name == "COMPLETE" for one in again.trials[8:])
+
+
+def test_an_exported_space_from_python_is_the_one_that_was_written() -> None:
+    made = hpo(lambda config: config["lr"]).random(silent=True).max_workers(1).max_steps(3).seed(0).name("mine")
+    made.minimize(R).spaces({"lr": 10 ** uniform(-5, -1), "k": choice([1, 2, 4]), "q": quniform(0, 2, 0.5)}).run()
+    done = export_to_optuna(find_root() / "searches" / "mine")
+    with open_for_reading(done.path) as storage:
+        (found,) = {str(one.distributions) for one in optuna.load_study(study_name="mine", storage=storage).trials}
+    kinds = optuna.distributions
+    wanted = {
+        "lr": kinds.FloatDistribution(1e-5, 0.1, log=True),
+        "k": kinds.CategoricalDistribution((1, 2, 4)),
+        "q": kinds.FloatDistribution(0, 2, step=0.5),
+    }
+    assert found == str(wanted)
+
+
 SWEEP = """
 program: train.py
 method: random
@@ -196,11 +254,19 @@ def test_the_distributions_of_sweeps() -> None:
     assert sorted([low["e"], high["e"]]) == [pytest.approx(0.1), pytest.approx(10)]
 
 
+def test_a_sweep_that_does_not_learn_needs_no_metric() -> None:
+    sweep = {"method": "grid", "parameters": {"a": {"values": [3, 1, 2]}}}
+    for function in (lambda config: {"note": "x", "loss": config["a"]}, lambda config: config["a"]):
+        search = hpo.from_sweep(sweep, function, silent=True).max_workers(1)
+        assert search.run().config == {"a": 1} and len(search.history) == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"method": "bayse"}, "did you mean 'bayes'"),
         ({"metric": {"goal": "minimize"}}, "needs a `name`"),
+        ({"metric": None, "method": "bayes"}, "needs a `name`"),
         ({"metric": {"name": "x", "goal": "minimise"}}, "did you mean 'minimize'"),
         ({"parameters": {"a": {"vales": [1]}}}, r"parameters\.a\.vales.*did you mean 'values'"),
         ({"parameters": {"a": {"distribution": "unifrom"}}}, "did you mean 'uniform'"),

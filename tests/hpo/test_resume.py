@@ -11,6 +11,8 @@ import pytest
 
 from operant.errors import UsageError
 from operant.hpo import R, choice, hpo, randint, uniform
+from operant.schedulers.analysis.axes import axes_of
+from operant.schedulers.engine.state import read_state
 from operant.schedulers.views.overview import describe
 from operant.tracking.places import find_root
 
@@ -103,6 +105,29 @@ def test_stop_when_counts_what_was_found_before() -> None:
         search(second, "grid", x=randint(0, 9)).max_steps(10).stop_when(R["y"] == 0).run()
     found = search(second, "grid", x=randint(0, 9)).max_steps(3).stop_when(R["y"] == 0)
     assert found.run().config == {"x": 0} and not second.calls
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_views_show_what_the_function_got(workers: int) -> None:
+    got: list[dict[str, Any]] = []
+
+    def keep(config: Any) -> int:
+        got.append(config)
+        return int(config["width"])
+
+    space = {"width": 2 ** randint(4, 6) >> int, "lr": 10 ** uniform(-3, -1), "act": choice([len, max])}
+    search = hpo(keep).random(silent=True).max_workers(workers).max_steps(6).seed(0).maximize(R).name("wide")
+    search.spaces(space).run()
+    folder = find_root() / "searches" / "wide"
+    state, _ = read_state(folder)
+    shown = describe(folder)
+    widths = sorted(one["arg_dict"]["width"] for one in shown["jobs"])
+    assert widths == sorted(config["width"] for config in got) and set(widths) <= {16, 32, 64}
+    assert shown["best"]["arg_dict"]["width"] == max(widths)
+    assert {one.config["width"] for one in state.proposals.values()} <= {4, 5, 6}  # what was searched
+    (axis,) = (axis for axis in axes_of(state) if axis.name == "width")
+    assert axis.choices == tuple(sorted(set(widths)))
+    assert all(one.settings["act"] in ("0: len", "1: max") for one in state.proposals.values())
 
 
 def test_search_ctl_shows_it() -> None:

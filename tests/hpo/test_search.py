@@ -12,7 +12,20 @@ from typing import Any
 import pytest
 
 from operant.errors import UsageError
-from operant.hpo import C, ExpressionError, M, R, RunnerEventSet, Skip, choice, hpo, quniform, randint, uniform
+from operant.hpo import (
+    C,
+    ExpressionError,
+    M,
+    NoResultError,
+    R,
+    RunnerEventSet,
+    Skip,
+    choice,
+    hpo,
+    quniform,
+    randint,
+    uniform,
+)
 from operant.schedulers.engine.state import read_state
 from operant.searchers import BaseSearcher
 from operant.tracking.places import find_root
@@ -137,7 +150,7 @@ def test_an_unknown_method_names_the_nearest(wrong: Any, hint: str) -> None:
         lambda: quick().max_workers(0),
         lambda: quick().max_workers(1.5),
         lambda: quick().max_retries(-1),
-        lambda: quick().max_steps(0),
+        lambda: quick().max_steps(-1),
         lambda: quick().workers("rocket"),
         lambda: quick().maximize(R).minimize(R),
         lambda: quick().max_steps(1).run(),
@@ -228,10 +241,38 @@ def test_failures_are_tried_again_and_then_passed_over() -> None:
     assert search.history[1].attempts == 3 and search.history[1].status == "FINISHED"
 
 
-def test_no_success_is_none() -> None:
+def test_no_success_is_an_error_that_says_why() -> None:
     search = quick("grid", lambda c: 1 / 0, a=randint(1, 2)).maximize(R).max_retries(0)
-    assert search.run() is None
+    with pytest.raises(NoResultError, match=r"none of 2 trials gave a result.*division by zero"):
+        search.run()
     assert [one.error for one in search.history] == ["ZeroDivisionError: division by zero"] * 2
+
+
+def test_a_key_of_the_space_is_known_before_the_first_trial() -> None:
+    calls: list[Any] = []
+    space = {"net": {"width": randint(1, 2), "kind": choice([{"a": 1}])}}
+    for wrong in (C["net"]["widht"] - R, R + C["net"]["widht"].abs()):
+        with pytest.raises(ExpressionError, match=r"C\['net'\]\['widht'\]: there is no key.*did you mean 'width'"):
+            quick("grid", calls.append, **space).maximize(R).concern(wrong, "x").run()
+    assert not calls
+    right = quick("grid", lambda c: c["net"]["width"], **space).maximize(R - C["net"]["kind"]["a"]).max_steps(2)
+    assert right.run().result == 2
+
+
+def test_nothing_is_tried_with_max_steps_0() -> None:
+    calls: list[Any] = []
+    search = quick("random", calls.append, a=randint(1, 9)).maximize(R).name("none").max_steps(0)
+    config, result, metrics = search.run()
+    assert (config, result, metrics, calls, len(search.history)) == (None, None, {}, [], 0)
+    before = quick("random", lambda c: c["a"], a=randint(1, 9)).maximize(R).name("some").max_steps(3).seed(0)
+    best = before.run()
+    assert quick("random", calls.append, a=randint(1, 9)).maximize(R).name("some").max_steps(0).run() == best
+
+
+@pytest.mark.parametrize("kind", ["bayes", "tpe"])
+def test_no_first_steps_at_all(kind: str) -> None:
+    search = quick(kind, lambda c: c["a"], a=uniform(0, 1)).maximize(R).init_steps(0).max_steps(5).seed(0)
+    assert search.run().result > 0 and len(search.history) == 5
 
 
 def test_skipped_trials_are_not_tried_again() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.machine import patience
 
-from operant.http import limits
+from operant.http import server
 from operant.http.server import application, listen, run_server
 
 TOKEN = "a token of some length"
@@ -52,7 +52,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         servers.append(self)
 
     monkeypatch.setattr(uvicorn.Server, "__init__", remember)
-    monkeypatch.setattr(limits, "_MOST_CONNECTIONS", 32)
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 32)
     one = Served(tmp_path)
     thread = threading.Thread(target=lambda: run_server(one.app, one.listener, patience=1))
     thread.start()
@@ -76,7 +76,7 @@ def is_closed(sock: socket.socket, within: float = 30.0) -> bool:
 
 
 def test_half_a_header_is_waited_for_only_so_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(server, "_HEADER_SECONDS", 0.5)
     silent, begun, slow = served.connect(), served.connect(b"GET / HT"), served.connect(b"GET /")
     with pytest.raises(OSError):
         for _ in range(200):  # a byte now and then does not prolong it
@@ -90,7 +90,7 @@ def test_half_a_header_is_waited_for_only_so_long(served: Served, monkeypatch: p
 
 
 def test_a_body_must_come_at_a_pace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_BODY_GRACE", 0.5)
+    monkeypatch.setattr(server, "_BODY_GRACE", 0.5)
     head = (
         f"PUT /api/ingest/segment?run=r&name=seg-{'0' * 16}-00000.seg&offset=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"Authorization: Bearer {TOKEN}\r\nContent-Length: 70000000\r\n\r\n"

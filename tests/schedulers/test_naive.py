@@ -242,3 +242,18 @@ def test_changed_code_is_said_and_kept_apart(tmp_path: Path) -> None:
     assert used[0] == used[1] == used[2] != used[3]
     for name, better in ((used[0], False), (used[3], True)):
         assert ("better" in (folder / "code" / name / "program.py").read_text()) is better
+
+
+def test_a_search_as_pyyaml_reads_it_in_a_folder_with_any_name(tmp_path: Path) -> None:
+    """YAML 1.1 makes texts of `1e-5` and `inf`."""
+    config = {
+        "task": {"search_args": [{"type": "Real", "name": "lr", "data": ["1e-5", "1e-1"]}]},
+        "searcher": {"type": "RandomSearcher"},
+        "scheduler": {"stop_criterion": {"max_reward": "inf", "max_tries": "3", "time_limits": "inf"}},
+    }
+    folder = tmp_path / "zwei Worte é 学"
+    done = NaiveScheduler(work_dir=folder, config=config, function=lambda config: config["lr"]).run()
+    assert (done.status, done.tries) == ("FINISHED", 3) and read_state(folder)[0].name == folder.name
+    for name in (" x", "x ", "-x", "x/y/z", "é" * 101, "a\nb", "a\x00b"):
+        with pytest.raises(UsageError, match="not valid"):
+            NaiveScheduler(tmp_path / "other" / name.replace("/", "\t"), config, function=len)

@@ -123,6 +123,8 @@ class StandIn:
                 here = self._mounted(volume["configMap"]["name"])
                 argv = [word.replace(path, str(here)) for word in argv]
         env = {one["name"]: one["value"] for one in container.get("env", ())}
+        for one in container.get("envFrom", ()):
+            env |= self.objects["secrets"][one["secretRef"]["name"]]["stringData"]
         with (self.folder / f"{name}-pod.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(argv, env={**os.environ, **env}, stdout=log, stderr=log)
         self.pod(name, phase="Running")

@@ -65,6 +65,24 @@ class TestKubernetesSite(SiteContract):
         return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", PROGRAMS[kind]], folder, folder)
 
 
+class TestKubernetesSiteByHttp(TestKubernetesSite):
+    """Pods that see nothing of the search's folder."""
+
+    @pytest.fixture(autouse=True)
+    def stand_in(self, cluster: StandIn) -> None:
+        self.cluster = cluster
+
+    def build(self, folder: Path) -> Site:
+        return site_in(folder, volumes=[], channel="http", address="127.0.0.1")
+
+    def test_tokens_are_in_secrets_alone_and_go_with_the_jobs(self, site: Site, tmp_path: Path) -> None:
+        token = self.submit(site, tmp_path, "good")
+        self.end_of(token)
+        self.wait(lambda: not self.cluster.objects["secrets"], "the end of the secret")
+        made = {plural: str(found) for _, plural, kind, found in self.cluster.changes if kind == "ADDED"}
+        assert token in made["secrets"] and token not in made["jobs"] + made["pods"]
+
+
 class Heard:
     """A site that runs, and its events."""
 

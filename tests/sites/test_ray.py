@@ -78,7 +78,10 @@ class TestRaySite(SiteContract):
 
     def test_the_head_forgets_jobs_that_are_over(self, site: Site, tmp_path: Path) -> None:
         self.end_of(self.submit(site, tmp_path, "good"))
-        self.wait(lambda: not self.stand_in.jobs, "forgetting")
+        token = self.submit(site, tmp_path, "endless", "1")
+        self.wait(lambda: [one.process.poll() for one in self.stand_in.jobs.values()] == [None], "forgetting")
+        site.cancel([token], "not wanted", 0.1)
+        self.end_of(token)
 
     def test_a_head_that_is_away_is_asked_again(self, site: Site, tmp_path: Path) -> None:
         self.stand_in.fails = RuntimeError("Request failed with status code 500: No available agent to submit job.")
@@ -112,7 +115,10 @@ def test_a_dead_node_is_told_as_one(tmp_path: Path) -> None:
     assert site._word(failed).reason is None
 
 
-def test_a_head_that_is_not_there(tmp_path: Path) -> None:
+def test_a_head_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="needs operant[ray]")
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    with pytest.raises(SiteRefusedError, match="which Ray"):
+        RaySite(tmp_path).look()
     with pytest.raises((SiteAwayError, SiteRefusedError), match="head"):
         RaySite(tmp_path, address="http://127.0.0.1:9").look()

@@ -16,7 +16,7 @@ from tests.machine import patience
 from tests.system.slurm import Slurm, running_slurm
 
 from operant.schedulers.job import AutolinkJob, SlurmJob
-from operant.sites import Event, Limits, Site, Submission
+from operant.sites import Event, Limits, LocalSite, Site, Submission
 from operant.sites import wrapper as wrapper_module
 from operant.sites.cluster_jobs import Batch, exit_of, write_batch
 from operant.sites.slurm import SlurmSite
@@ -267,6 +267,19 @@ def test_a_job_without_a_search(slurm: Slurm, monkeypatch: pytest.MonkeyPatch, t
     slow.kill()
     assert slow.wait() == "KILLED" and slurm.is_empty()
     assert not subprocess.run(["pgrep", "-fx", "sleep 600.25"], capture_output=True).stdout
+
+
+def test_srun_from_this_machine_is_cancelled_with_its_steps(slurm: Slurm, tmp_path: Path) -> None:
+    site, events = LocalSite(tmp_path), list[Event]()
+    site.start(events.append)
+    job = submission(tmp_path, "")
+    job.argv = ["srun", "-p", "debug", "sleep", "600.75"]
+    site.submit([job])
+    deadline = time.monotonic() + patience(30)
+    while "sleep" not in slurm.say("squeue", "--steps", "-h", "-o", "%j") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    site.close()  # which gives no time
+    assert slurm.is_empty() and events[-1].kind == "ended"
 
 
 def test_a_service_that_cannot_be_reached_says_so() -> None:

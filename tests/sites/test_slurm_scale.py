@@ -17,7 +17,7 @@ import pytest
 from tests.machine import patience
 
 from operant.sites import Event, Submission, wrapper
-from operant.sites.cluster_jobs import SiteAwayError
+from operant.sites.cluster_jobs import SiteAwayError, SiteJob
 from operant.sites.slurm import SlurmSite
 
 
@@ -144,7 +144,7 @@ class Site(SlurmSite):
         self.cluster = cluster
         self._accounting = True
         self.run = cluster.run  # type: ignore[method-assign]
-        (self.place / "notices").mkdir(parents=True)
+        (self.place / "notices").mkdir(parents=True, exist_ok=True)
 
     def now(self) -> float:
         return self.cluster.now()
@@ -200,3 +200,28 @@ def test_jobs_through_a_busy_cluster(tmp_path: Path, count: int) -> None:
 def test_a_thousand_real_processes(tmp_path: Path) -> None:
     cluster = BusyCluster(0.05, 8, real=True)
     check(cluster, drive(tmp_path, cluster, 1000, 200), 1000)
+
+
+class Confused(Site):
+    """Its first list of jobs is none."""
+
+    def look(self) -> list[SiteJob]:
+        self.asked = getattr(self, "asked", 0) + 1
+        if self.asked == 1:
+            raise ValueError("this is no list of jobs")
+        return super().look()
+
+
+def test_an_answer_that_nobody_expected_is_told_and_asked_again(tmp_path: Path) -> None:
+    cluster = BusyCluster(0.0, 8, real=True)
+    site, events = Confused(tmp_path, cluster), list[Event]()
+    site.poll = 0.1
+    site.start(events.append)
+    (tmp_path / "jobs" / "0").mkdir(parents=True)
+    site.submit([Submission("0/1/x", "0", 1, ["true"], tmp_path / "jobs" / "0", tmp_path / "jobs" / "0")])
+    deadline = time.monotonic() + patience(30)
+    while not any(one.kind == "ended" for one in events) and time.monotonic() < deadline:
+        cluster.pass_time(0.02)
+    site.close()
+    assert events[-1].info.get("code") == 0
+    assert any("no list of jobs" in one.info.get("text", "") for one in events)

@@ -406,3 +406,8 @@ def test_a_job_cancelled_before_it_began_never_begins(machine: Machine) -> None:
     for _ in jobs:
         event = machine.wait()
         assert event.kind == "ended" and event.info["reason"] == "because"  # begun or not, it did not take the grace
+
+
+def test_it_is_text_that_an_old_python_understands() -> None:
+    """It runs in images and on nodes that have whatever Python they have, from 3.8 on."""
+    ast.parse(Path(wrapper.__file__).read_text(encoding="utf-8"), feature_version=(3, 8))

@@ -43,14 +43,15 @@ ReturnToService=2
 SlurmdTimeout=10
 KillWait=5
 MessageTimeout=2
+GresTypes=slot
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0
 SlurmdParameters=config_overrides
 JobCompType=jobcomp/none
 AccountingStorageType=accounting_storage/none
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=8000 State=UNKNOWN
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=8000 State=UNKNOWN
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=8000 Gres=slot:8 State=UNKNOWN
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=8000 Gres=slot:8 State=UNKNOWN
 PartitionName=debug Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP PriorityTier=1
 PartitionName=urgent Nodes=n[1-2] MaxTime=INFINITE State=UP PriorityTier=10
 """
@@ -133,6 +134,7 @@ def running_slurm() -> Iterator[Slurm]:
         (place / "state").mkdir()
         (place / "munge.key").write_bytes(os.urandom(128))
         (place / "munge.key").chmod(0o600)
+        (place / "gres.conf").write_text("NodeName=n[1-2] Name=slot Count=8\n")
         (place / "slurm.conf").write_text(_CONF.format(place=place, ports=ports))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", str(place / "slurm.conf"))

@@ -59,6 +59,19 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
 
 
+def test_pods_that_do_not_see_the_folder(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    settings = kubernetes.site(tmp_path)
+    settings["volumes"] = settings["volumes"][1:]
+    site = {"type": "kubernetes", **settings, "channel": "http", "address": "127.0.0.1"}
+    search = Search(folder, 3, json.dumps(site), "/usr/bin/python3", limit="60s")
+    (folder / "job.py").write_text("import sys\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n")
+    assert search.run("search", "search.yaml", "--task", "try") == 0, search.printed()
+    assert [job["reward"] for job in search.jobs().values()] == [0, 1, 2]
+    search.wait_until("nothing is left", lambda: "operant-" not in kubernetes.say("get", "secrets", "--no-headers"))
+
+
 def test_a_pod_over_its_memory_is_told_in_words(kubernetes: Kubernetes, tmp_path: Path) -> None:
     events: list[object] = []
     site = KubernetesSite(tmp_path, **kubernetes.site(tmp_path), memory="200MB")

@@ -60,3 +60,20 @@ def test_the_example_makes_the_same_proposals_here_and_there(slurm: Slurm, tmp_p
         jobs = describe(folder / ".operant" / "searches" / name)["jobs"]
         found.append([(one["id"], one["arg_dict"], one["reward"]) for one in jobs])
     assert found[0] == found[1] and len(found[0]) == 8
+
+
+@pytest.mark.parametrize("site", ["local", "slurm"])
+def test_a_template_that_begins_with_srun_works_as_it_stands(slurm: Slurm, tmp_path: Path, site: str) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "search", folder)
+    (folder / ".operant").mkdir()
+    text = (folder / "search_config.yaml").read_text()
+    text = text.replace("python mnist.py", "srun -p debug -n1 --gres slot:1 python mnist.py").replace(
+        "tries: 12", "tries: 1"
+    )
+    (folder / "search_config.yaml").write_text(text)
+    argv = [sys.executable, "-m", "operant", "search", "search_config.yaml", "--task", "try", "--site", site]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (job,) = describe(folder / ".operant" / "searches" / "try")["jobs"]
+    assert job["status"] == "FINISHED" and job["reward"] > 0.1 and slurm.is_empty()

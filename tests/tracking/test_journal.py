@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 from operant.errors import OperantError
-from operant.tracking.format.blocks import decode_records
+from operant.tracking.format.blocks import BlockTail, decode_records
 from operant.tracking.journal import (
     Journal,
     JournalReader,
     Lease,
     LeaseHeldError,
     collect_messages,
-    compact,
     post_message,
+    trial_lines,
 )
+from operant.tracking.journal.damage import is_sound
 
 
 def records(folder: Path) -> list[tuple[int, int, object]]:
@@ -44,7 +45,7 @@ def test_what_was_committed_is_replayed_in_order(tmp_path: Path) -> None:
 
 def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "s") as journal:
-        lines = compact.Lines(journal.epoch, "acc")
+        lines = trial_lines.Lines(journal.epoch, "acc")
         journal.append("x", n=0)
         journal.append_line(*lines.begun(3, {"lr": 0.5}, {"parent": 1}))
         journal.commit()
@@ -75,10 +76,10 @@ def test_a_line_may_stand_for_several_records(tmp_path: Path) -> None:
 def test_what_is_put_together_by_hand_reads_as_what_the_encoder_writes(reward: Any, value: Any, more: Any) -> None:
     values = {'a "name"': reward, **more}
     returned = {"time": 1e-7, "value": value}
-    line, count = compact.Lines(4, 'a "name"').done(12, values, 1.0, 2.0, returned)
+    line, count = trial_lines.Lines(4, 'a "name"').done(12, values, 1.0, 2.0, returned)
     [found] = decode_records(line.encode("ascii"))
     expected = {"type": "done", "epoch": 4, "number": 12, "values": values, "of": 'a "name"', "wall": 2.0}
-    assert repr(found) == repr({**expected, "returned": returned}) and count == compact.records_in(found) == 3
+    assert repr(found) == repr({**expected, "returned": returned}) and count == trial_lines.records_in(found) == 3
 
 
 def test_lines_of_an_earlier_version_are_read(tmp_path: Path) -> None:
@@ -270,3 +271,32 @@ def test_messages_wait_in_order_and_nonsense_is_moved_aside(tmp_path: Path) -> N
     for message in found:
         message.done()
     assert collect_messages(tmp_path) == []
+
+
+def test_the_usual_forms_of_records_are_judged_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    journals = (Path(__file__).parents[1] / "schedulers" / "journals").glob("*.log")
+    sound = [line for path in journals for block in BlockTail(path).poll() for line in decode_records(block.payload)]
+    odd = [
+        None,
+        True,
+        1,
+        0.5,
+        float("nan"),
+        float("inf"),
+        10**400,
+        "x",
+        [],
+        [[0, 1.0]],
+        {},
+        {"acc": "x"},
+        {"acc": 10**400},
+    ]
+    sound += [{"type": "started", "epoch": 1, "job": "0", "attempt": 1, "wall": 1.5}]
+    kinds = {line["type"]: line for line in sound}
+    tried = [{**line, key: value} for line in kinds.values() for key in line for value in odd]
+    tried += [{**line, key: value} for line in kinds.values() for key in ("wall", "budget", "reports") for value in odd]
+    tried += [{key: line[key] for key in line if key != gone} for line in kinds.values() for gone in line]
+    found = [is_sound(one) for one in sound + tried]
+    monkeypatch.setattr("operant.tracking.journal.damage._USUAL", {})
+    assert found == [is_sound(one) for one in sound + tried]
+    assert all(found[: len(sound)]) and not all(found)

@@ -8,7 +8,8 @@ import pytest
 from operant.algorithms import PPO
 from operant.cli._training_progress import Lines, progress_for
 from operant.envs import make_env
-from operant.training import Evaluation, evaluate, load_config
+from operant.tracking import SummaryWriter
+from operant.training import Evaluation, TrainConfig, Training, evaluate, load_config
 from operant.training.normalizing import Normalizer, RunningMoments
 
 
@@ -44,6 +45,21 @@ def test_every_environment_plays_its_share():
     assert found.mean == pytest.approx(np.mean(found.returns))
     assert evaluate(policy, env, 10, seed=3) == found
     assert evaluate(policy, env, 10, seed=4) != found
+
+
+def test_evaluation_has_an_environment_of_its_own(tmp_path):
+    config = TrainConfig.from_mapping(
+        {
+            "env": {"id": "CartPole-v1", "arguments": {"max_episode_steps": 30}},
+            "algorithm": {"name": "ppo", "rollout": 64, "minibatch": 64},
+            "total_steps": 64,
+            "evaluation": {"episodes": 4, "arguments": {"max_episode_steps": 7}},
+        }
+    )
+    with SummaryWriter("training", root=tmp_path) as writer:
+        training = Training(config, writer)
+        assert set(training.evaluation(4).lengths) == {7}
+        assert training.env.max_episode_steps == 30
 
 
 def test_a_pipe_gets_a_line_for_each_evaluation(capsys):

@@ -105,6 +105,7 @@ def test_a_key_that_others_can_read_vouches_for_nothing(home: Path) -> None:
         ({"env": {"id": "a_module:CartPole-v1"}}, ["a_module:CartPole-v1"]),
         ({"env": {"id": "CartPole-v1", "wrappers": ["os:abort"]}}, ["os:abort"]),
         ({"env": {"id": "wildfire", "arguments": {"reward": ["os:abort"]}}}, ["os:abort"]),
+        ({"evaluation": {"arguments": {"reward": "os:abort"}}}, ["os:abort"]),
         ({"model": {"network": "os.abort"}}, ["os.abort"]),
         ({"model": {"actor": {"class": "os.abort", "args": []}}}, ["os.abort"]),
         ({"callbacks": ["os.abort"], "loggers": ["os:abort"]}, ["os.abort", "os:abort"]),

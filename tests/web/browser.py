@@ -110,10 +110,11 @@ def wait_until_it_answers(address: str, process: subprocess.Popen[bytes], log: P
 
 
 @contextmanager
-def run_ui(root: Path) -> Iterator[str]:
-    """Run ``operant ui`` over the ``.operant`` folder ``root`` on a free port; gives the address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def run_ui(root: Path, port: int = 0) -> Iterator[str]:
+    """Run ``operant ui`` over the ``.operant`` folder ``root``, on a free port if none is given; gives the address."""
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
     cache = root.parent / "ui-cache"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPERANT_")}
     # The server runs elsewhere: it must find the very package that the caller has.

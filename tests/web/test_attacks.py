@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from starlette.routing import Route
@@ -15,6 +16,7 @@ from tests.web.asking import Answer, Client, record_run
 from operant.http.security import Gatekeeper
 from operant.http.server import application as serve_application
 from operant.tracking.format.blobs import store_bytes
+from operant.web.ui import run_ui
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 TOKEN = "correct-horse-battery-staple-token"
@@ -291,6 +293,8 @@ def test_only_listed_blobs_are_given_out(root: Path) -> None:
     }.items():
         listed[name] = recorder.store(data, name[1:])
         recorder.record("file", name=name, blob=listed[name])
+    strange = recorder.store(b"strange", ".txt")
+    recorder.record("file", name='../x/a" b\u2026\r\n ine.txt', blob=strange)
     link = recorder.store(b"link me", ".txt")
     recorder.record("file", name="link", blob=link)
     recorder.record("file", name="odd", blob={"name": "../../../etc/passwd", "size": 1})
@@ -305,12 +309,17 @@ def test_only_listed_blobs_are_given_out(root: Path) -> None:
 
     for name in ("a.svg", "b.html"):
         answer = get(listed[name]["name"])
-        assert answer.headers["content-disposition"].startswith("attachment")
+        assert answer.headers["content-disposition"].startswith(f'attachment; filename="{name}";')
         assert answer.headers["content-type"] == "application/octet-stream"
     for name, kind in {"c.png": "image/png", "d.txt": "text/plain; charset=utf-8"}.items():
         answer = get(listed[name]["name"])
         assert answer.status == 200 and answer.headers["content-type"] == kind
         assert "sandbox" in answer.headers["content-security-policy"]
+        assert f'filename="{name}"' in answer.headers["content-disposition"]
+    odd = get(strange["name"])
+    assert odd.status == 200 and odd.headers["content-disposition"] == (
+        "inline; filename=\"a__b__ine.txt\"; filename*=UTF-8''a%22%20b%E2%80%A6%20ine.txt"
+    )
     assert get(hidden["name"]).status == get(link["name"]).status == 404
     assert get(listed["c.png"]["name"], "plain-1").status == get("../../../etc/passwd").status == 404
 
@@ -386,3 +395,32 @@ def _quoted(text: str) -> str:
     from urllib.parse import quote
 
     return quote(text, safe="")
+
+
+def test_a_login_is_good_once_and_its_word_is_in_no_command_line(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    opened: list[str] = []
+    pages: list[str] = []
+
+    def serve(app: Any, *_: Any, **__: Any) -> None:
+        (path,) = [Path(unquote(urlsplit(one).path)) for one in opened]
+        assert path.stat().st_mode & 0o077 == 0
+        pages.append(path.read_text())
+
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("operant.web.ui.run_server", serve)
+    told: list[tuple[str, str | None]] = []
+    run_ui(root, "0.0.0.0", 0, lambda *given: told.append(given), open_page=True)
+    ((address, token),) = told
+    word = pages[0].partition("token=")[2].partition('"')[0]
+    assert f"{address}/?token=" in pages[0] and token and word and token != word
+    assert opened[0].startswith("file:") and token not in opened[0] and word not in opened[0]
+    assert not Path(unquote(urlsplit(opened[0]).path)).exists()
+
+    client = Client(root, "a token of the server's")
+    once = client.app.make_login()
+    elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    first = client.get(f"/runs?token={once}&x=%22%3E", **elsewhere)
+    assert first.status == 200 and 'content="0;url=/runs?x=%22%3E"' in first.body.decode()
+    cookie = first.headers["set-cookie"].partition(";")[0]
+    assert client.get("/runs", cookie=cookie).status == 200
+    assert client.get(f"/runs?token={once}", **elsewhere).status == client.get(f"/runs?token={once}").status == 401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import pytest
 from PIL import Image
 from tests.machine import patience
 from tests.web import recorded
-from tests.web.browser import PageFaults, StartUi
+from tests.web.asking import MadeSearch
+from tests.web.browser import PageFaults, StartUi, run_ui
 
 from operant.tracking import Run
 
@@ -317,6 +319,7 @@ def test_runs_are_grouped_by_a_setting(page: Any, place: Place) -> None:
     wait_for_lines(page, "eval/return", 3)
     label = chart(page, "eval/return").get_attribute("aria-label")
     assert "rate=0.001 (2) ends at" in label
+    assert "rate=0.001 n = 2" in page.locator(".board-legend li").all_inner_texts()
     ends = [Run.open(place.agents[n], place.root).chart("eval/return", 500).mean[-1] for n in (1, 4)]
     said = re.search(r"rate=0.001 \(2\) ends at ([0-9.]+)", label)
     assert said and float(said[1]) == pytest.approx(np.mean(ends), rel=1e-3)
@@ -660,3 +663,72 @@ def test_empty_pages_show_the_command_to_run(page: Any, tmp_path: Path, ui: Star
         assert page.locator(".command code").count() == 1
         page.goto(f"{address}/run")
         page.wait_for_selector("text=operant runs")
+
+
+def test_a_job_that_recorded_nothing_has_a_page(page: Any, place: Place) -> None:
+    made = MadeSearch(place.root, "broken", jobs=0)
+    made.add_job("ERROR", code=3)
+    made.close()
+    folder = made.folder / "jobs" / "0"
+    shutil.rmtree(folder / "run")
+    (folder / "stdout").write_text(
+        "begun\n" + "\x1b[31m<b>line</b>\n" * 20_000 + "the Needle <script>\n" + "x\n" * 50_000
+    )
+    page.goto(f"{place.address}/run?id=broken/0")
+    page.wait_for_selector(".attempts td:has-text('failed with exit code 3')")
+    assert (
+        "failed" in page.locator(".job-words").inner_text() and "/jobs/0" in page.locator(".facts").first.inner_text()
+    )
+    page.get_by_role("tab", name="Settings").click()
+    page.wait_for_selector("td:has-text('tanh')")
+    page.get_by_role("tab", name="Console").click()
+    page.get_by_role("searchbox", name="Find in all output").fill("needle")
+    page.keyboard.press("Enter")
+    page.locator(".console-match").click()
+    page.wait_for_selector(".console mark:has-text('Needle')")
+    assert "<script>" in page.locator(".console").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "broken-0-stdout.txt"
+    expect_no_overflow(page)
+
+
+def test_a_log_scale_says_what_it_cannot_show_and_the_last_tick_is_whole(page: Any, tmp_path: Path) -> None:
+    root = tmp_path / ".operant"
+    steps = [*range(0, 100_000, 2500), 100_000]
+    made = {"below": [-1.0] * len(steps), "mixed": [(-1.0) ** n for n in range(len(steps))]}
+    with recorded.writer(root, "signs") as writer:
+        for at, step in enumerate(steps):
+            for tag, values in made.items():
+                writer.add_scalar(tag, values[at], step)
+    run = writer.run_id
+    with run_ui(root) as address:
+        page.goto(f"{address}/run?id={run}&log=1")
+        page.wait_for_selector("[data-tag=below] .chart-last:has-text('no value is above 0')")
+        page.wait_for_selector("[data-tag=mixed] .chart-last:has-text('20 of 41 values are not above 0')")
+        assert page.locator("#live-text").inner_text() == "nothing to follow"
+        room = page.evaluate(
+            """() => {
+              const u = document.querySelector("[data-tag=below] .uplot"), over = u.querySelector(".u-over");
+              const context = document.createElement("canvas").getContext("2d");
+              context.font = "11px system-ui, sans-serif";
+              const free = u.getBoundingClientRect().right - over.getBoundingClientRect().right;
+              return free - context.measureText("100000").width / 2;
+            }"""
+        )
+        assert room >= 0
+
+
+def test_an_open_page_recovers_when_the_server_returns(page: Any, tmp_path: Path, page_faults: PageFaults) -> None:
+    root = tmp_path / ".operant"
+    recorded.record_small_runs(root, 2)
+    page_faults.allow("Failed to load resource")
+    page_faults.allow("request failed")
+    with run_ui(root) as address:
+        page.goto(f"{address}/runs")
+        page.wait_for_selector("tr.data")
+    page.get_by_role("link", name="Searches").first.click()  # a module that was not loaded yet
+    page.wait_for_selector(".failure")
+    with run_ui(root, int(address.rpartition(":")[2])):
+        page.wait_for_selector(".empty:not(.failure)")
+        assert "/searches" in page.url

@@ -13,9 +13,8 @@ from tests.web.asking import MadeSearch, decode_charts, record_run
 
 from operant.tracking.reading.points import POINT
 from operant.tracking.recording.recorder import Recorder
-from operant.web.app_state import AppState
+from operant.web.app_state import AppState, Cursor
 from operant.web.cache import MOST_RECENT_POINTS
-from operant.web.cursors import Cursor
 from operant.web.streams import POINTS_A_LOOK, Hub, Stream, thin
 
 Events = list[tuple[str, Any]]

@@ -19,6 +19,14 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def from_text(value: Any) -> Any:
+    """A number that came as text: YAML 1.1, as PyYAML reads it, has neither ``1e-5`` nor ``inf``."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def whole_number(value: Any, key: str, least: int, path: KeyPath | None = None) -> int:
     if not is_whole(value, least):
         raise ConfigError(f"`{key}` must be a whole number from {least} on, not {value!r}", path or (key,))

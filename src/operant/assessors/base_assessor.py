@@ -26,7 +26,11 @@ class AssessResult(enum.Enum):
 
 
 class BaseAssessor:
-    """Says of jobs under way whether they go on. A step is one report of the reward."""
+    """Says of jobs under way whether they go on. A step is one report of the reward.
+
+    The controller's own thread calls it, one job at a time. On a resume it is new, and is shown the reports of
+    earlier jobs again before anything else.
+    """
 
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
         if optimize_mode not in _MODES:
@@ -35,15 +39,20 @@ class BaseAssessor:
         self.start_step = whole_number(start_step, "start_step", least=0)
 
     def assess_job(self, job_id: Any, history: Sequence[Report]) -> AssessResult:
-        """Judge a job by all its reports so far, oldest first."""
+        """Judge a job by all its reports so far, oldest first.
+
+        Called when new ones have come (of files every quarter of a second, of a function's `report` at once), and once
+        more when the job has finished, right before `job_end`; then the answer changes nothing.
+        """
         raise NotImplementedError
 
     def job_end(self, job_id: Any) -> None:
-        """The job has finished: others are measured against it from now on."""
+        """The job has finished: others are measured against it from now on. Not called of one that failed, was
+        stopped or paused."""
         raise NotImplementedError
 
     def promotions(self) -> Iterable[Any]:
-        """Jobs that were told to pause and should go on now, each named once."""
+        """Jobs that were told to pause and should go on now, each named once. Asked after each of the two above."""
         return ()
 
     def scores(self, history: Sequence[Report]) -> list[float]:

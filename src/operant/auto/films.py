@@ -11,7 +11,7 @@ import numpy as np
 from operant.envs import make_env
 from operant.tracking import SummaryWriter
 from operant.training.evaluating import Player
-from operant.training.viewing import write_gif
+from operant.training.playback import write_gif
 
 _FRAMES = 250
 _SIDE = 320

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from operant.errors import UsageError, unknown
@@ -40,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
         if args.study is not None:
             raise UsageError("--study goes with --from optuna")
         folder = import_search(args.file or args.tar_path, searches, args.task, force=args.force)
-    print(f"Imported {folder.name}; `search-ctl show --task {folder.name}` shows it")
+    print(f"Imported {folder.name}; `search-ctl show --task {shlex.quote(folder.name)}` shows it")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if not Path(file).is_file() or not source or not Path(source).is_dir():
         raise UsageError(
             f"the file that the search {args.task!r} was begun with is gone ({file}); "
-            f"`search-run --task {args.task} FILE --resume` goes on with another"
+            f"`search-run --task {shlex.quote(args.task)} FILE --resume` goes on with another"
         )
     command = [sys.executable, "-m", "operant.cli.search_scripts", "run", "--task", args.task, file, "--resume"]
     command += ["--symlinks", ",".join(origin.get("symlinks", []))] + (["--force"] if args.force else [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import shlex
 import time
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
     root = find_root()
     folder = find_search(root, args.task)
     if controller_is_alive(folder):
-        raise UsageError(f"the search {args.task!r} is running; `search-ctl stop --task {args.task}` stops it")
+        raise UsageError(
+            f"the search {args.task!r} is running; `search-ctl stop --task {shlex.quote(args.task)}` stops it"
+        )
     if read_state(folder)[0].outlives_controller:
         from operant.schedulers.engine.detached import end_jobs
 

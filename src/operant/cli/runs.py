@@ -141,7 +141,7 @@ def _note(args: argparse.Namespace) -> int:
     from operant.errors import UsageError
     from operant.tracking.journal import post_message
     from operant.tracking.places import find_root, resolve_run_dir
-    from operant.tracking.reading.annotations import check_annotation
+    from operant.tracking.reading.summary import check_annotation
     from operant.tracking.remote.address import tracking_uri
 
     said: list[dict[str, Any]] = []

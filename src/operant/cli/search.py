@@ -68,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
     for number, check in outcome.checks.items():
         mean, low, high = check["mean"], check["low"], check["high"]
         print(f"proposal {number} on {check['runs']} new seeds: {mean:.6g} (95 % interval {low:.6g} to {high:.6g})")
-    print(f"`search-ctl show --task {args.task}` shows its jobs")
+    print(f"`search-ctl show --task {shlex.quote(args.task)}` shows its jobs")
     if outcome.status == Status.STOPPED:
-        print(f"its jobs go on: --resume takes them over, `search-ctl stop --task {args.task}` ends them")
+        print(f"its jobs go on: --resume takes them over, `search-ctl stop --task {shlex.quote(args.task)}` ends them")
         return 0
     if outcome.status == Status.FINISHED:
         return 0

@@ -162,7 +162,7 @@ def _on_site(args: argparse.Namespace) -> int:
             if len(values) > 1:
                 middle, low, high = interval(values)
                 print(f"{key:<5} IQM {middle:.2f}   95 % interval {low:.2f} … {high:.2f}   ({len(values)} seeds)")
-        print(f"`operant show --task {name}` shows its jobs")
+        print(f"`operant show --task {shlex.quote(name)}` shows its jobs")
     return 0 if all(one["status"] == Status.FINISHED for one in found) else 1
 
 

@@ -30,13 +30,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"Operant shows {root} at {shown}", flush=True)
         if token is not None:
             print("Whoever has this address may look and stop jobs; it is shown once.", flush=True)
-        if args.open:
-            import webbrowser
-
-            webbrowser.open(shown)
 
     try:
-        run_ui(root, args.host, args.port, ready, args.name)
+        run_ui(root, args.host, args.port, ready, args.name, open_page=args.open)
     except KeyboardInterrupt:  # how it is meant to be ended
         pass
     return 0

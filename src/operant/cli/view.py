@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from operant.cli._trusting import add_trust, asking
 
 if TYPE_CHECKING:
-    from operant.training.viewing import LoadedPolicy
+    from operant.training.playback import LoadedPolicy
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.training.viewing import NoWindow, show_episodes
+    from operant.training.playback import NoWindow, show_episodes
 
     if args.output is None and not args.no_window and _has_screen():
         try:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_gif(args: argparse.Namespace) -> int:
     from operant.tracking import Run
-    from operant.training.viewing import load_policy, record_episodes, write_gif
+    from operant.training.playback import load_policy, record_episodes, write_gif
 
     policy = asking(args, lambda trust: load_policy(args.run, args.root, trust=trust))
     frames = record_episodes(policy, args.episodes, args.seed)

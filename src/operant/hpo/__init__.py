@@ -6,7 +6,7 @@ from operant._lazy import load_when_used
 from operant.hpo.event_sets import RunnerEventSet
 from operant.hpo.expressions import C, Expression, ExpressionError, M, R
 from operant.hpo.history import History, TrialRecord
-from operant.hpo.search import Search, SearchableFunction, hpo
+from operant.hpo.search import NoResultError, Search, SearchableFunction, hpo
 from operant.hpo.values import choice, quniform, randint, randn, uniform
 from operant.sites.calls import Skip, report
 
@@ -21,6 +21,7 @@ __all__ = [
     "ExpressionError",
     "History",
     "M",
+    "NoResultError",
     "R",
     "RunnerEventSet",
     "Search",

@@ -9,7 +9,9 @@ import logging
 import os
 import re
 import secrets
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -97,7 +99,21 @@ class ConfigScheduler:
             return self.run_task(config)
 
         run_task.__name__ = run_task.__qualname__ = self.project
+        run_task.check_space = self.check_space  # type: ignore[attr-defined]
         return run_task
+
+    def check_space(self, nested: Any) -> None:
+        """Find keys that `main_config` does not have, but nearly; the file is read as a task does it, and not run."""
+        if not isinstance(nested, Mapping):
+            raise UsageError(f"the space of a config file is a mapping shaped like main_config, not {nested!r}")
+        with tempfile.TemporaryDirectory(prefix="operant-space-") as folder:
+            self._write_task(Path(folder), "hpo", _keys(nested))
+            command = [sys.executable, "-m", "operant.hpo.run_config", folder, "--check"]
+            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = [f"exit code {done.returncode}", *filter(str.strip, done.stderr.splitlines())]
+            why = said[-1].removeprefix(f"{UsageError.__module__}.UsageError: ")
+            raise UsageError(f"{self.template.name} cannot take the values of this space: {why}")
 
     def run_task(self, values: Mapping[str, Any]) -> Any:
         """Run one task to its end and return what is in its `result.pkl`, or its run's last scalars."""
@@ -167,9 +183,12 @@ class ConfigScheduler:
 
     def _lay_out(self, task: Task, values: Mapping[str, Any]) -> None:
         task.folder.mkdir()
-        (task.folder / "config.py").write_text(self._text, encoding="utf-8")
-        about = {"source": str(self.template), "exp_name": task.exp_name, "values": plain_values(values)}
-        (task.folder / TASK_NAME).write_text(json.dumps(about, indent=2), encoding="utf-8")
+        self._write_task(task.folder, task.exp_name, plain_values(values))
+
+    def _write_task(self, folder: Path, exp_name: str, values: Any) -> None:
+        (folder / "config.py").write_text(self._text, encoding="utf-8")
+        about = {"source": str(self.template), "exp_name": exp_name, "values": values}
+        (folder / TASK_NAME).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
     def _submit(self, task: Task) -> None:
         task.token = make_token(str(task.id), 1, secrets.token_hex(8))
@@ -267,6 +286,13 @@ def plain_values(values: Mapping[str, Any]) -> Any:
         return json.loads(json.dumps(values, default=_as_number))
     except (TypeError, ValueError) as error:
         raise UsageError(f"values for a config file are plain data: {error}") from None
+
+
+def _keys(part: Any) -> Any:
+    """The keys of a space, without what may vary."""
+    if isinstance(part, Mapping):
+        return {str(key): _keys(one) for key, one in part.items()}
+    return [_keys(one) for one in part] if isinstance(part, (list, tuple)) else None
 
 
 def _as_number(value: Any) -> Any:

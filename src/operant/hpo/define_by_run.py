@@ -26,7 +26,7 @@ class DefineByRun(Shape):
         self.nested = None
         self.axes = {}
         self.space = _Unknown({})
-        self._finishers = {}
+        self._finishers = self._changed = {}
 
     def build(self, flat: Mapping[str, Any]) -> Any:
         return dict(flat)

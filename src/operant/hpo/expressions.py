@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 import operator
+import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -15,6 +17,8 @@ from typing import Any, NoReturn
 from operant.errors import UsageError, nearest
 
 _MOST_KEYS = 20
+_KEY = re.compile(r"\[('[^'\\]*'|[0-9]+)\]")
+_CONFIG_KEYS = re.compile(rf"\bC((?:{_KEY.pattern.replace('(', '(?:', 1)})+)")
 
 
 class ExpressionError(UsageError):
@@ -286,6 +290,19 @@ def _item(value: Any, key: Any, text: str) -> Any:
         return value[key]
     except Exception as error:
         raise ExpressionError(f"{text}: {_what_is_missing(value, key, error)}") from None
+
+
+def check_config_keys(expression: Any, nested: Any) -> None:
+    """Find keys that no configuration of this shape has: what an expression asks of `C` is known before any trial."""
+    for asked in _CONFIG_KEYS.finditer(text_of(expression)):
+        part = nested
+        for text in _KEY.findall(asked[1]):
+            key = ast.literal_eval(text)
+            if isinstance(part, Mapping) and key not in part:
+                raise ExpressionError(f"{asked[0]}: {_what_is_missing(part, key, KeyError(key))}")
+            if not isinstance(part, Mapping):  # a value that varies, and may be anything
+                break
+            part = part[key]
 
 
 def _what_is_missing(value: Any, key: Any, error: Exception) -> str:

@@ -56,7 +56,7 @@ class TrialHook:
         result = self.check.results.pop(job.token, None)
         end = None if result is None else result.end
         retry = retry and not (end is not None and end.final)
-        if end is not None and end.kind == "ok" and self._grows is not None:
+        if end is not None and self._grows is not None:
             self._grows.take_result(job.number, end.value)
         if result is not None and end is not None and job.status == _FINISHED and not self._events:
             self.history.add_parts(job.number + 1, end.value, end.seconds, result.columns or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,7 @@ class Recorded(NamedTuple):
         if changed:
             raise UsageError(
                 f"the search {name!r} was begun with other settings ({', '.join(changed)}); "
-                f"choose another name, or remove it: search-ctl rm --task {name}"
+                f"choose another name, or remove it: search-ctl rm --task {shlex.quote(name)}"
             )
 
     def records(self, check: ResultCheck) -> list[TrialRecord]:
@@ -59,7 +60,7 @@ class Recorded(NamedTuple):
                     status=job.status,
                     make_config=partial(check.shape.build, proposal.config),
                     flat=check.shape.finished(proposal.config),
-                    result=kept.get("value"),
+                    result=kept.get("value") if job.status == Status.FINISHED else None,
                     metrics={"time": kept["time"]} if "time" in kept else {},
                     target=proposal.reward,
                     columns=columns,

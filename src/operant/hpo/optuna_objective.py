@@ -104,7 +104,7 @@ class OptunaFunction:
         except Exception as error:
             # By its name: an objective may come with Optuna or without.
             if any(kind.__name__ == "TrialPruned" for kind in type(error).__mro__):
-                raise Pruned from None
+                raise Pruned(trial._result(None)) from None
             raise
         if value is None:
             raise ValueError("the objective returned None and not a number")

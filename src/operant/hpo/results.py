@@ -62,6 +62,8 @@ class ResultCheck:
         else:
             result = CheckedResult(end)
             info.update(ended_early(end))
+            if end.kind == "pruned" and end.value is not None:
+                info["returned"] = returned_fields(end)
         self.results[job.token] = result
         return info
 

@@ -2,6 +2,7 @@
 
 `python -m operant.hpo.run_config FOLDER` runs `FOLDER/config.py`, a copy of the user's file as it is. What stands
 before `if __name__ == "__main__":` runs first, then the values are set, then the rest runs; no text is rewritten.
+With `--check` it ends there: do the values fit?
 Where easydict or DI-engine are not installed, Operant stands in for them.
 """
 
@@ -26,7 +27,7 @@ RESULT_NAME = "result.pkl"
 _NEARLY = 0.8
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *, only_check: bool = False) -> None:
     task = json.loads((folder / TASK_NAME).read_bytes())
     source = Path(task["source"])
     sys.path.insert(0, str(source.parent))
@@ -41,6 +42,8 @@ def main(folder: Path) -> None:
     if not isinstance(main_config, Mapping):
         raise UsageError(f"{source}: `main_config` must be a mapping of settings, not {main_config!r}")
     apply_values(main_config, {**task["values"], "exp_name": task["exp_name"]})
+    if only_check:
+        return
     if rest.body:
         exec(compile(rest, str(source), "exec"), module.__dict__)
     else:
@@ -159,4 +162,4 @@ if __name__ == "__main__":
     # As an imported module: the file that is run becomes `__main__` itself.
     from operant.hpo.run_config import main as run
 
-    run(Path(sys.argv[1]))
+    run(Path(sys.argv[1]), only_check="--check" in sys.argv)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from operant.errors import UsageError
 from operant.hpo.define_by_run import DefineByRun, GrowingSearcher
 from operant.hpo.event_sets import RunnerEventSet
-from operant.hpo.expressions import ExpressionError, text_of
+from operant.hpo.expressions import ExpressionError, check_config_keys, text_of
 from operant.hpo.history import History
 from operant.hpo.hook import TrialHook
 from operant.hpo.memory import Recorded, needs_rescoring, read_recorded, rescore
 from operant.hpo.results import ResultCheck
+from operant.hpo.search import NoResultError
 from operant.hpo.shape import Shape, call_of
 from operant.registry import accepted_arguments, check_arguments
 from operant.schedulers.criteria import BaseStopCriterion
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 class Best(NamedTuple):
     """The best trial: its configuration, what the function returned, and its metrics."""
 
-    config: Any
-    result: Any
-    metrics: Mapping[str, Any]
+    config: Any = None
+    result: Any = None
+    metrics: Mapping[str, Any] = {}
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Settings:
 
 
 class Finished(NamedTuple):
-    best: Best | None
+    best: Best
     history: History
     name: str | None
 
@@ -95,6 +96,12 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         shape = shape.gridded(settings.max_steps)
     elif settings.max_steps is None and not settings.stop_when and not _is_finite(shape):
         raise UsageError("nothing would ever end this search: give max_steps(n) or stop_when(condition)")
+    check_space = getattr(settings.function, "check_space", None)
+    if check_space is not None:
+        check_space(settings.spaces)
+    if not isinstance(shape, DefineByRun):
+        for expression in (settings.objective, *(one for _, one in settings.concerns), *settings.stop_when):
+            check_config_keys(expression, settings.spaces)
     check = ResultCheck(shape, settings.target, settings.objective, settings.concerns, settings.stop_when)
     with _folder(settings) as (name, folder):
         recorded = read_recorded(folder)
@@ -125,8 +132,16 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         kept = "" if settings.ephemeral else f", and run() under name({name!r}) goes on from there"
         raise ExpressionError(f"{hook.wrong}. Its trials are kept in `history`{kept}") from None
     trial = history.of(best.number + 1) if best is not None else None
-    found = None if trial is None else Best(trial.config, trial.result, trial.metrics)
+    if trial is None and len(history):
+        raise NoResultError(_why_none(history))
+    found = Best() if trial is None else Best(trial.config, trial.result, trial.metrics)
     return Finished(found, history, None if settings.ephemeral else name)
+
+
+def _why_none(history: History) -> str:
+    last = history[-1]
+    why = last.error or last.reason or last.status.lower()
+    return f"none of {len(history)} trials gave a result; of the last: {why} (`history` has them all)"
 
 
 def _is_finite(shape: Shape) -> bool:
@@ -250,6 +265,7 @@ def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
         return searcher
 
     searcher = GrowingSearcher(make, **common) if isinstance(shape, DefineByRun) else make(shape.space)
+    searcher.show = shape.shown
     repeatable = settings.seed is not None and settings.assessor is None and settings.time_limit is None
     if repeatable and searcher.looks_at_results and searcher.lag is None:
         # Proposals see the results of all but the last `max_workers`: then they do not depend on who was faster.

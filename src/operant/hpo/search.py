@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from operant._util.checks import is_number, is_whole
-from operant.errors import UsageError, unknown
+from operant.errors import OperantError, UsageError, unknown
 
 if TYPE_CHECKING:
     from operant.hpo.event_sets import RunnerEventSet
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from operant.searchers import BaseSearcher
 
 _WORKERS = ("thread", "process", "ray")
+
+
+class NoResultError(OperantError):
+    """A search of which no trial succeeded; its ``history`` says why."""
 
 
 class UnknownMethodError(UsageError, AttributeError):
@@ -58,8 +62,9 @@ class Search:
     # -- how much ------------------------------------------------------------------------------------------------
 
     def max_steps(self, count: int | None) -> Search:
-        """At most so many trials. A grid is made so coarse that it fits."""
-        return self._set(max_steps=None if count is None else _whole(count, "max_steps", 1))
+        """At most so many trials, those of earlier runs under this name included. A grid is made so coarse that it
+        fits; with 0 nothing is tried, and `run` gives the best of what there is."""
+        return self._set(max_steps=None if count is None else _whole(count, "max_steps", 0))
 
     def max_workers(self, count: int) -> Search:
         """So many trials at a time; without this as many as there are processors."""
@@ -126,8 +131,8 @@ class Search:
         return self._set(seed=_seed(seed))
 
     def init_steps(self, count: int) -> Search:
-        """How many spread-out trials a searcher makes before it uses its model."""
-        return self._set(init_steps=_whole(count, "init_steps", 1))
+        """How many spread-out trials a searcher makes before it uses its model; 0: as few as it can do with."""
+        return self._set(init_steps=_whole(count, "init_steps", 0))
 
     def early_stop(self, assessor: Any) -> Search:
         """End trials that fall behind, judged by what they `report`.
@@ -150,8 +155,12 @@ class Search:
 
     # -- the search itself ---------------------------------------------------------------------------------------
 
-    def run(self) -> Best | None:
-        """Search, and return `(config, result, metrics)` of the best trial; None when none succeeded."""
+    def run(self) -> Best:
+        """Search, and return `(config, result, metrics)` of the best trial.
+
+        When no trial succeeded that is a `NoResultError`; with `max_steps(0)` and nothing found before, the three are
+        None, None and {}.
+        """
         from operant.hpo.running import Settings, run_search
 
         def keep(history: History) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from operant.errors import UsageError
 from operant.hpo.arguments import Argument, check_budget, make_argument, thinned
@@ -30,6 +33,7 @@ class Shape:
         finishers = {name: argument.finish for name, argument in self.axes.items()}
         self._build = _builder(nested, "", finishers)
         self._finishers = {name: finish for name, finish in finishers.items() if finish is not None}
+        self._changed = {name: finish for name, finish in self._finishers.items() if self.axes[name].then}
 
     def build(self, flat: Mapping[str, Any]) -> Any:
         """The configuration that the function gets; every call makes new containers."""
@@ -46,6 +50,19 @@ class Shape:
             ):  # the user's own code, which has failed the trial before; what was searched is left to tell
                 continue
         return found
+
+    def shown(self, flat: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What of :meth:`finished` is another plain value than the one that was searched."""
+        if not self._changed:
+            return None
+        found: dict[str, Any] = {}
+        for name, finish in self._changed.items():
+            with contextlib.suppress(Exception):  # the user's own code; the trial says what is wrong with it
+                value = finish(flat[name])
+                value = value.item() if isinstance(value, np.generic) else value
+                if isinstance(value, (bool, int, float, str)) and value != flat[name]:
+                    found[name] = value
+        return found or None
 
     def describe(self) -> list[dict[str, Any]]:
         return [{"name": name, **argument.describe()} for name, argument in self.axes.items()]

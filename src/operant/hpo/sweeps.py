@@ -53,7 +53,9 @@ def _search(sweep: Any, function: Callable[..., Any], silent: bool) -> Search:
     method = sweep.get("method")
     if method not in _METHODS:
         raise ConfigError(unknown("method", method, _METHODS), ("method",))
-    metric = sweep.get("metric") or {}
+    # As in W&B, only a method that learns needs to know what for; the others just try, and here rank what is returned.
+    nameless = method != "bayes" and sweep.get("metric") is None
+    metric = {"name": "value"} if nameless else sweep.get("metric") or {}
     _known(metric, ("name", "goal", "target"), "key of metric", ("metric",))
     name, goal = metric.get("name"), metric.get("goal", "minimize")
     if not name:
@@ -61,7 +63,7 @@ def _search(sweep: Any, function: Callable[..., Any], silent: bool) -> Search:
     if goal not in _GOALS:
         raise ConfigError(unknown("goal", goal, _GOALS), ("metric", "goal"))
     search = Search(function, _METHODS[method], silent=silent).spaces(space_of_parameters(sweep.get("parameters")))
-    objective = R.apply(lambda found: found[name] if isinstance(found, Mapping) else found, str(name))
+    objective = R.apply(lambda found: _first_number(found) if nameless else _metric_of(found, name), str(name))
     (search.minimize if goal == "minimize" else search.maximize)(objective, name=str(name))
     if metric.get("target") is not None:
         target = float(metric["target"])
@@ -71,6 +73,15 @@ def _search(sweep: Any, function: Callable[..., Any], silent: bool) -> Search:
     if sweep.get("early_terminate") is not None:
         search.early_stop(_hyperband(sweep["early_terminate"]))
     return search
+
+
+def _metric_of(returned: Any, name: Any) -> Any:
+    return returned[name] if isinstance(returned, Mapping) else returned
+
+
+def _first_number(returned: Any) -> Any:
+    found = returned.values() if isinstance(returned, Mapping) else [returned]
+    return next((one for one in found if hasattr(one, "__float__")), 0.0)
 
 
 def space_of_parameters(parameters: Any, path: tuple[str | int, ...] = ("parameters",)) -> dict[str, Any]:

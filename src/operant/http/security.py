@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import html
 import ipaddress
 import json
 import os
@@ -87,6 +88,7 @@ class Gatekeeper:
         self._token = None if token is None else token.encode()
         self._host_names = {name.lower().strip("[]") for name in host_names} | {"localhost"}
         self._pages = pages
+        self._login: bytes | None = None
         # Another server on this host has another cookie: browsers do not tell ports apart.
         digest = hashlib.sha256(self._token or b"").hexdigest()
         self._cookie_name = f"operant-{digest[:12]}"
@@ -122,9 +124,18 @@ class Gatekeeper:
                 return True
         return False
 
+    def make_login(self) -> str:
+        """A word that stands for the token once."""
+        self._login = secrets.token_urlsafe(32).encode()
+        return self._login.decode()
+
     def _given_in_query(self, scope: Scope) -> bool:
         given = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"))).get("token", "")
-        return secrets.compare_digest(given.encode("utf-8", "replace"), self._token or b"")
+        offered = given.encode("utf-8", "replace")
+        if self._login is not None and secrets.compare_digest(offered, self._login):
+            self._login = None
+            return True
+        return secrets.compare_digest(offered, self._token or b"")
 
     async def _give_cookie(self, scope: Scope, send: Send, headers: dict[bytes, bytes]) -> None:
         """Exchange the token for a cookie and take it out of the address, which people copy and browsers remember."""
@@ -136,13 +147,16 @@ class Gatekeeper:
             f"{self._cookie_name}={self._cookie.decode()}; Path=/; Max-Age={COOKIE_SECONDS}; "
             f"HttpOnly; SameSite=Strict{secure}"
         )
-        answer = [
-            (b"location", _header_safe(target)),
-            (b"set-cookie", cookie.encode()),
-            (b"content-length", b"0"),
-        ]
-        await send({"type": "http.response.start", "status": 303, "headers": answer})
-        await send({"type": "http.response.body", "body": b""})
+        answer, body, status = [(b"set-cookie", cookie.encode())], b"", 303
+        if headers.get(b"sec-fetch-site") in (None, b"same-origin", b"none"):
+            answer.append((b"location", _header_safe(target)))
+        else:  # the cookie is not sent with what a page elsewhere leads to, but with what a page of ours does
+            place = html.escape(_header_safe(target).decode()).encode()
+            body, status = b'<!doctype html><meta http-equiv="refresh" content="0;url=%b">' % place, 200
+            answer.append((b"content-type", b"text/html; charset=utf-8"))
+        answer.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": answer})
+        await send({"type": "http.response.body", "body": body})
 
     def _addressed_here(self, host: str) -> bool:
         name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host

@@ -1,8 +1,9 @@
-"""`NaiveScheduler(workdir, config, symlink_paths).run()`: a whole search on this machine."""
+"""`NaiveScheduler(work_dir, config, symlink_paths).run()`: a whole search on this machine."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,12 +35,12 @@ class BaseScheduler:
 
 
 class NaiveScheduler(BaseScheduler):
-    """Runs the search that ``config`` describes, keeping everything about it in ``workdir``.
+    """Runs the search that ``config`` describes, keeping everything about it in ``work_dir``.
 
-    :param workdir: the search's folder, such as ``.operant/searches/mnist``; it need not exist.
+    :param work_dir: the search's folder, such as ``.operant/searches/mnist``; it need not exist.
     :param config: the configuration as a dict, or the YAML file that holds it.
     :param symlink_paths: paths of the current folder that jobs get as links instead of copies.
-    :param resume: go on with the search that is in ``workdir``.
+    :param resume: go on with the search that is in ``work_dir``.
     :param force: with ``resume``, also when the configuration has changed.
     :param function: call this with each configuration instead of starting programs; it returns the reward.
     :param source: the folder with the code, by default the current one.
@@ -48,7 +49,7 @@ class NaiveScheduler(BaseScheduler):
 
     def __init__(
         self,
-        workdir: str | os.PathLike[str],
+        work_dir: str | os.PathLike[str],
         config: Mapping[str, Any] | str | os.PathLike[str],
         symlink_paths: Iterable[str | os.PathLike[str]] | None = None,
         *,
@@ -61,7 +62,7 @@ class NaiveScheduler(BaseScheduler):
         where: str | Mapping[str, Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.workdir = Path(workdir).absolute()
+        self.workdir = Path(work_dir).absolute()
         check_run_id(self.workdir.name)
         self.source = Path(source or Path.cwd()).absolute()
         self.symlink_paths = list(symlink_paths or ())
@@ -89,7 +90,7 @@ class NaiveScheduler(BaseScheduler):
         if (self.workdir / JOURNAL_NAME).exists() and not self.resume:
             raise UsageError(
                 f"there is a search {self.workdir.name!r} already: --resume goes on with it, "
-                f"`search-ctl rm --task {self.workdir.name}` removes it"
+                f"`search-ctl rm --task {shlex.quote(self.workdir.name)}` removes it"
             )
         self.workdir.mkdir(parents=True, exist_ok=True)
         for note in self.plan.notes:

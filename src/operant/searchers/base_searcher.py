@@ -39,13 +39,15 @@ class Proposal:
     parent: int | None = None
     # What the searcher wants to be given back by `restore`: its own bookkeeping, and why this was proposed.
     notes: dict[str, Any] | None = None
+    # Settings that a job gets with another value than the one that was searched; for whoever looks on.
+    shown: dict[str, Any] | None = None
 
     @property
     def extras(self) -> dict[str, Any]:
         """What there is beside the number and the configuration."""
-        if self.budget is None and self.parent is None and self.notes is None:
+        if self.budget is None and self.parent is None and self.notes is None and self.shown is None:
             return {}
-        found = {"budget": self.budget, "parent": self.parent, "notes": self.notes}
+        found = {"budget": self.budget, "parent": self.parent, "notes": self.notes, "shown": self.shown}
         return {key: value for key, value in found.items() if value is not None}
 
 
@@ -95,6 +97,8 @@ class BaseSearcher:
 
     looks_at_results = True
     """False of a searcher that proposes the same whatever came of earlier proposals."""
+    show: Callable[[Config], dict[str, Any] | None] | None = None
+    """Set by whoever makes other values of a configuration before a job gets them: those that differ."""
 
     reward_attribute = "acc"
     optimize_mode = "maximize"
@@ -148,7 +152,11 @@ class BaseSearcher:
     # -- the contract ----------------------------------------------------------------------------------------
 
     def propose(self) -> Proposal | None:
-        """The next configuration to try; None when the space has no new one."""
+        """The next configuration to try; None when the space has no new one.
+
+        Called when a slot is free, `ready()` says so, and no criterion has ended the search; after None only once an
+        observation has come.
+        """
         number = self._next_number
         if self.lag is not None:
             if not self.ready():
@@ -161,6 +169,8 @@ class BaseSearcher:
         if proposal is not None:
             self._next_number = number + 1
             self._remember(proposal)
+            if self.show is not None:
+                proposal.shown = self.show(proposal.config)
         return proposal
 
     def ready(self) -> bool:
@@ -171,7 +181,11 @@ class BaseSearcher:
         return all(number in self._held for number in range(self._applied_up_to + 1, last + 1))
 
     def observe(self, observation: Observation) -> None:
-        """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them."""
+        """Learn what came of a proposal. Statuses of jobs under way are taken note of by ignoring them.
+
+        Called once for each proposal, in the order in which they end: when all its seeds are done, or a filter dropped
+        it; a second time when a job of it that had failed or paused was run again.
+        """
         number, status = observation.number, observation.status
         if number not in self.trials:
             raise ValueError(f"observation of proposal {number}, which was never proposed")
@@ -187,6 +201,7 @@ class BaseSearcher:
     def restore(self, observations: Iterable[Observation], proposals: Iterable[Proposal] = ()) -> None:
         """Take over a recorded search: all its proposals, then its observations in the order they were made.
 
+        Called once, before the first `propose`, of a search that is gone on with.
         No model is fitted here; that happens when the next proposal needs one.
         """
         for proposal in proposals:
@@ -201,7 +216,7 @@ class BaseSearcher:
     # -- what subclasses use ---------------------------------------------------------------------------------
 
     def _propose(self, number: int) -> Proposal | None:
-        """Make proposal `number`. The default asks `get_config`, as those of GML's HPO have it."""
+        """Make proposal `number`, in `propose`. The default asks `get_config`, as those of GML's HPO have it."""
         while (config := self.get_config()) is not None:
             flat = self.space.flatten(config)
             key = self._key(flat)

@@ -45,7 +45,7 @@ class GpSearcher(BaseSearcher):
         most_points: int = 1000,
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
-        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=2)
+        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=0)
         self.n_candidates = whole_number(n_candidates, "n_candidates", least=1)
         self.n_starts = whole_number(n_starts, "n_starts", least=1)
         self.most_points = whole_number(most_points, "most_points", least=10)

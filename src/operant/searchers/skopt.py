@@ -77,7 +77,7 @@ class SkoptSearcher(BaseSearcher):
         )
         self.base_estimator = one_of(str(base_estimator).upper(), "base_estimator", _ESTIMATORS)
         initial = n_initial_points if n_random_starts is None else n_random_starts
-        self.n_initial_points = whole_number(initial, "n_initial_points", least=1)
+        self.n_initial_points = whole_number(initial, "n_initial_points", least=0)
         if acq_func in ("EIps", "PIps"):
             raise ConfigError(f"{acq_func} needs the time of each trial, which is not known here", ("acq_func",))
         self.acq_func = one_of(acq_func, "acq_func", _FUNCTIONS)

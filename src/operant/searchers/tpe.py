@@ -59,7 +59,7 @@ class TpeSearcher(BaseSearcher):
         most_good: int = 25,
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
-        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=1)
+        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=0)
         self.n_candidates = whole_number(n_candidates, "n_candidates", least=1)
         self.good_fraction = positive(good_fraction, "good_fraction")
         self.most_good = whole_number(most_good, "most_good", least=1)

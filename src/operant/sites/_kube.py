@@ -16,6 +16,7 @@ from operant.space import load_yaml
 
 Object = dict[str, Any]
 
+_CORE = {"ConfigMap": "config_map", "Secret": "secret"}  # kinds that the client has calls of their own for
 CALL_SECONDS = 30.0
 WATCH_SECONDS = 60
 _LONGEST_BACK_OFF = 15.0
@@ -57,29 +58,33 @@ class Cluster:
 
     def create(self, manifest: Object) -> Object:
         """Create an object; one of that name that is there already is the one, and given back."""
+        core = _CORE.get(manifest["kind"])
         try:
-            if manifest["kind"] == "ConfigMap":
-                return self._json(self._core.create_namespaced_config_map, self.namespace, manifest)
+            if core is not None:
+                return self._json(getattr(self._core, f"create_namespaced_{core}"), self.namespace, manifest)
             return self._json(self._custom.create_namespaced_custom_object, *self._place(manifest), manifest)
         except _Conflict:
             return manifest
 
-    def delete(self, kind: Object, name: str, grace: int | None = None) -> None:
+    def delete(self, kind: Object, name: str) -> None:
         """Delete an object with all that it owns; one that is gone is no error."""
-        options: Object = {"propagation_policy": "Background"}
-        if grace is not None:
-            options["grace_period_seconds"] = grace
+        core = _CORE.get(kind["kind"])
         with contextlib.suppress(_Gone):
-            self._call(self._custom.delete_namespaced_custom_object, *self._place(kind), name, **options)
+            if core is not None:
+                self._json(getattr(self._core, f"delete_namespaced_{core}"), name, self.namespace)
+                return
+            delete = self._custom.delete_namespaced_custom_object
+            self._json(delete, *self._place(kind), name, propagation_policy="Background")
 
     def delete_all(self, kind: Object, selector: str) -> None:
         """Delete all objects with these labels, by one call."""
-        self._call(
-            self._custom.delete_collection_namespaced_custom_object,
-            *self._place(kind),
-            label_selector=selector,
-            propagation_policy="Background",
-        )
+        core = _CORE.get(kind["kind"])
+        if core is not None:
+            delete = getattr(self._core, f"delete_collection_namespaced_{core}")
+            self._json(delete, self.namespace, label_selector=selector)
+            return
+        delete = self._custom.delete_collection_namespaced_custom_object
+        self._json(delete, *self._place(kind), label_selector=selector, propagation_policy="Background")
 
     def log(self, pod: str, lines: int = 5) -> str:
         """The last lines that a pod printed; nothing where there is none."""

@@ -83,7 +83,11 @@ class Found(NamedTuple):
 
 
 class Site(Protocol):
-    """A place where jobs run. It pushes events; nobody has to ask it anything in between."""
+    """A place where jobs run. It pushes events; nobody has to ask it anything in between.
+
+    The controller's thread makes all calls: `start`, then `find` when a search is gone on with, `submit` and `cancel`
+    as it goes, `close` in the end, also after an error.
+    """
 
     outlives_controller: bool
     """Whether jobs go on when their controller dies."""

@@ -22,7 +22,10 @@ class StopTrial(BaseException):
 
 
 class Pruned(BaseException):
-    """The function itself has seen that this is not worth going on; its last report counts."""
+    """The function itself has seen that this is not worth going on; its last report counts.
+
+    What it is given is kept in the journal, as what a function returns is.
+    """
 
 
 class FinalFailure(Exception):
@@ -96,7 +99,8 @@ def call_trial(call: Callable[..., Any], reporter: Reporter, *arguments: Any) ->
     except Skip as skip:
         return TrialEnd("skip", skip.args, perf_counter() - began, ", ".join(map(str, skip.args)) or "skipped")
     except (StopTrial, Pruned) as stop:
-        return TrialEnd("stopped" if isinstance(stop, StopTrial) else "pruned", None, perf_counter() - began)
+        kind, value = "stopped" if isinstance(stop, StopTrial) else "pruned", stop.args[0] if stop.args else None
+        return TrialEnd(kind, value, perf_counter() - began)
     except KeyboardInterrupt:
         raise  # the user wants the whole search to end
     except BaseException as error:

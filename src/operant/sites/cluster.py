@@ -159,7 +159,8 @@ class ClusterSite:
                     continue
                 attempt.cancelled = reason
                 order = {"cancel": reason, "grace": grace}
-                write_file(attempt.folder / f"cancel-{attempt.number}", json.dumps(order))
+                with contextlib.suppress(OSError):  # on a full disk it ends by the site's signal alone
+                    write_file(attempt.folder / f"cancel-{attempt.number}", json.dumps(order))
                 self._todo.ends.append(attempt)
         self._wake.set()
 
@@ -219,8 +220,8 @@ class ClusterSite:
         while not self._closed.is_set():
             try:
                 step()
-            except OSError as error:  # a full disk, a file server that is away: later
-                self._note(f"{self.kind}: {error}")
+            except Exception as error:  # a full disk, an answer that nobody expected: told, and tried again
+                self._note(f"{self.kind}: {type(error).__name__}: {error}")
                 self._back_off, self._try_at = 1.0, self.now() + 1.0
             wait()
 

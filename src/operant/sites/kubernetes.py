@@ -28,6 +28,7 @@ _JOB: Object = {
     "kind": "Job",
     "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "job"}]}}},
 }
+_SECRET: Object = {"apiVersion": "v1", "kind": "Secret"}
 _WRAPPER_BYTES = 64 << 20
 _DONE_SECONDS = 3600
 
@@ -48,6 +49,7 @@ class KubernetesSite(ClusterSite):
     :param pull_wait: how long an image may fail to be pulled before the job counts as failed.
     :param restarts: how often an attempt that was evicted or preempted, or lost its node, is started again.
     :param exit_wait: seconds that a file of a node may take to be seen here.
+    :param channel: ``http`` where pods do not see the search's folder; ``address`` is how they reach us.
     """
 
     kind = "kubernetes"
@@ -77,9 +79,13 @@ class KubernetesSite(ClusterSite):
         restarts: int = 0,
         poll: float = 1.0,
         exit_wait: float = 60.0,
+        channel: str = "dir",
+        address: str | None = None,
     ) -> None:
         super().__init__(
             folder,
+            channel=channel,
+            address=address,
             poll=positive(poll, "poll"),
             exit_wait=positive(exit_wait, "exit_wait"),
             restarts=whole_number(restarts, "restarts", 0),
@@ -119,9 +125,10 @@ class KubernetesSite(ClusterSite):
     def start(self, emit: Any) -> None:
         mounts = pod_spec(self.manifest)["containers"][0]["volumeMounts"]
         seen = [Path(one["mountPath"]) for one in mounts if not one.get("readOnly")]
-        if not any(self.folder.is_relative_to(path) for path in seen):
+        if not self.by_http and not any(self.folder.is_relative_to(path) for path in seen):
             raise ConfigError(
-                f"pods do not see {self.folder}, where jobs keep their files: add a path above it to `volumes`",
+                f"pods do not see {self.folder}, where jobs keep their files: add a path above it to `volumes`, or set "
+                "`channel: http`",
                 ("site", "volumes"),
             )
         jobs, pods = self._mirrors()
@@ -141,13 +148,20 @@ class KubernetesSite(ClusterSite):
                 SiteAwayError
             ):  # what was left by a controller that died before it could delete it
                 self._cluster.delete_all(self.manifest, self.selector)
+                if self.by_http:
+                    self._cluster.delete_all(_SECRET, self.selector)
 
     # -- the three verbs ------------------------------------------------------------------------------------------
 
     def launch(self, batch: Batch) -> list[str]:
         jobs, _ = self._mirrors()
         assert self._cluster is not None
-        made = self._cluster.create(self._manifest(batch, batch.jobs[0]))
+        manifest = self._manifest(batch, batch.jobs[0])
+        if self.by_http:
+            about = {"name": manifest["metadata"]["name"], "labels": manifest["metadata"]["labels"]}
+            known = self.environment(batch, batch.jobs[0])  # with a token: in a Secret, not in the manifest of the job
+            self._cluster.create({**_SECRET, "metadata": about, "stringData": known})
+        made = self._cluster.create(manifest)
         jobs.put(made)
         return [made["metadata"]["name"]]
 
@@ -166,6 +180,8 @@ class KubernetesSite(ClusterSite):
         for name in ids:
             try:
                 self._cluster.delete(self.manifest, name)
+                if self.by_http:
+                    self._cluster.delete(_SECRET, name)
             except SiteRefusedError as error:
                 self._note(f"{name} is left: {error}")
 
@@ -207,13 +223,12 @@ class KubernetesSite(ClusterSite):
         manifest = copy.deepcopy(self.manifest)
         pod = pod_spec(manifest)
         container = pod["containers"][0]
-        command = [self.python, "-I", "-S", str(self.place / "wrapper.py"), "run"]
-        command.append(str(job.folder / f"spec-{job.attempt}.json"))
+        command = self.command(batch, 0)
         if manifest["kind"] == "RayJob":  # its pods are Ray's; the program is submitted to them
             restart = ["env", f"OPERANT_RESTART={batch.restart}"]
             manifest["spec"] |= {"entrypoint": shlex.join([*restart, *command]), "shutdownAfterJobFinishes": True}
         else:
-            container["command"], container["args"] = command[:-1], command[-1:]
+            container["command"], container["args"] = command[:1], command[1:]
             kept = [one for one in container.get("env") or () if one.get("name") != "OPERANT_RESTART"]
             container["env"] = [*kept, {"name": "OPERANT_RESTART", "value": str(batch.restart)}]
         limits = job.limits
@@ -229,6 +244,8 @@ class KubernetesSite(ClusterSite):
         for template in pod_templates(manifest):
             about = template.setdefault("metadata", {})
             about["labels"] = {**(about.get("labels") or {}), **labels}
+            if self.by_http:
+                template["spec"]["containers"][0].setdefault("envFrom", []).append({"secretRef": {"name": name}})
         if manifest["kind"] == "Job":
             spec = manifest["spec"]
             spec["backoffLimit"] = 0  # attempts are the search's

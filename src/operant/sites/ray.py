@@ -72,7 +72,7 @@ class RaySite(ClusterSite):
         for key, value in (("resources", resources), ("runtime_env", runtime_env)):
             if value is not None and not isinstance(value, Mapping):
                 raise ConfigError(f"`{key}` is a mapping, not {value!r}", (key,))
-        self.address = address
+        self.head = address or os.environ.get("RAY_API_SERVER_ADDRESS")
         self.python = python
         asked: dict[str, Any] = {
             "num_cpus": positive(cpus, "cpus"),
@@ -85,6 +85,7 @@ class RaySite(ClusterSite):
         short = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-") or "search"
         self.prefix = f"operant-{short}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
         self._made: Any = None
+        self._over: set[str] = set()
 
     @staticmethod
     def missing() -> str | None:
@@ -119,7 +120,13 @@ class RaySite(ClusterSite):
 
     def look(self) -> list[SiteJob]:
         found = self._call("list_jobs")
-        return [self._word(one) for one in found if (one.metadata or {}).get("operant-search") == self.prefix]
+        words = [self._word(one) for one in found if (one.metadata or {}).get("operant-search") == self.prefix]
+        for word in words:
+            if word.state == "ended" and word.id in self._over:
+                self._over.discard(word.id)
+                with contextlib.suppress(SiteRefusedError):
+                    self._call("delete_job", word.id)
+        return words
 
     def end(self, ids: Sequence[str]) -> None:
         for name in ids:
@@ -127,10 +134,14 @@ class RaySite(ClusterSite):
                 self._call("stop_job", name)
 
     def clean(self, ids: Sequence[str]) -> None:
-        """Let the head forget jobs that are over; one that it has not seen ending is forgotten with the cluster."""
-        for name in ids:
-            with contextlib.suppress(SiteRefusedError):
-                self._call("delete_job", name)
+        """Let the head forget jobs that are over, once it has seen them ending."""
+        self._over.update(ids)
+
+    def close(self) -> None:
+        super().close()
+        if self._over:
+            with contextlib.suppress(SiteAwayError, SiteRefusedError):
+                self.look()
 
     def explain(self, word: SiteJob) -> str:
         """The last line that the job's own log has: a missing interpreter, a folder that the node cannot see."""
@@ -146,7 +157,11 @@ class RaySite(ClusterSite):
             from ray.job_submission import JobSubmissionClient
         except ImportError:
             raise MissingExtraError("the site ray", "ray") from None
-        return JobSubmissionClient(self.address)
+        if self.head is None:
+            raise SiteRefusedError(
+                "which Ray? Name its head as `address`, or by RAY_API_SERVER_ADDRESS: http://head:8265"
+            )
+        return JobSubmissionClient(self.head)
 
     def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         try:
@@ -156,7 +171,9 @@ class RaySite(ClusterSite):
             return call(*args, **options)
         except (ConnectionError, OSError) as error:
             raise SiteAwayError(f"the head does not answer: {str(error).splitlines()[0][:200]}") from None
-        except (RuntimeError, ValueError) as error:
+        except OperantError:
+            raise
+        except Exception as error:  # Ray's own kinds, such as of authentication, and RuntimeError for the rest
             said = str(error).strip().splitlines()[-1][:300]
             # Until a node's agent is up, submitting is an error of the server's.
             if re.search(r"status code (5\d\d|429)", str(error)) and "already exists" not in str(error):

@@ -35,6 +35,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE = 0.5  # seconds between asking what the program left behind to end, and ending it
+SRUN_GRACE = 5.0
 MEMORY_POLL = 0.25
 CHUNK = 1 << 18
 HEADER = struct.Struct("<I")
@@ -201,8 +202,10 @@ def claim(folder: str, attempt: int, token: str, restart: int = 0, who: dict[str
                 os.rename(os.path.join(folder, name), os.path.join(folder, "%s.restart-%d" % (name, restart)))
         return True
     finally:
-        if os.path.exists(staged):
+        try:
             os.unlink(staged)
+        except FileNotFoundError:  # it has taken the place of the former claim
+            pass
     return True
 
 
@@ -405,7 +408,9 @@ class Supervisor:
             self._signal_all(signal.SIGTERM)
             # A stopped process acts on SIGTERM only when it goes on.
             self._signal_all(signal.SIGCONT)
-        at = time.monotonic() + (self.grace if grace is None else grace)
+        # An srun that is killed leaves its steps on the cluster; told to end, it ends them within a moment.
+        least = SRUN_GRACE if os.path.basename(self.spec["argv"][0]) == "srun" else 0.0
+        at = time.monotonic() + max(least, self.grace if grace is None else grace)
         self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
 
     def warn(self) -> None:
@@ -831,6 +836,8 @@ class FetchedJob:
         self.job = os.path.join(root, os.path.basename(spec["folder"]))
         os.mkdir(self.job)
         with self.open("GET", "bundle") as stream, tarfile.open(fileobj=stream, mode="r|") as bundle:
+            # It comes from the controller that this job belongs to; links of the user's may lead anywhere.
+            bundle.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             bundle.extractall(self.job)
         # What names the job's folder there, names its folder here.
         spec = json.loads(json.dumps(spec).replace(json.dumps(spec["folder"])[1:-1], json.dumps(self.job)[1:-1]))

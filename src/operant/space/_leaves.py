@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from operant._util.checks import from_text
 from operant.errors import ConfigError
 from operant.space._conditions import When
 
@@ -377,6 +378,7 @@ def _ends(low: Any, high: Any) -> tuple[Any, Any]:
                 ("data",),
             )
         low, high = low
+    low, high = from_text(low), from_text(high)
     for end in (low, high):
         if not is_number(end) or not math.isfinite(end):
             raise ConfigError(f"both ends must be finite numbers, but one is {end!r}", ("data",))

@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 ROOT_NAME = ".operant"
-_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_PART = re.compile(r"[^\W_](?:[\w .-]{0,126}[\w.-])?")
+_LONGEST_PART = 200  # bytes: with what is put around it, it has to be the name of a file
 _NETWORK_FILESYSTEMS = {
     "nfs",
     "nfs4",
@@ -89,9 +90,9 @@ def check_run_id(run_id: object) -> str:
     if not isinstance(run_id, str):
         raise UsageError(f"a run id is a string, got {type(run_id).__name__}: {run_id!r:.100}")
     parts = run_id.split("/")
-    if len(parts) > 2 or not all(_PART.fullmatch(part) for part in parts):
+    if len(parts) > 2 or not all(_PART.fullmatch(part) and len(part.encode()) <= _LONGEST_PART for part in parts):
         raise UsageError(
-            f"run id {run_id!r:.100} is not valid: ids are letters, digits and '._-' "
+            f"run id {run_id!r:.100} is not valid: ids are letters, digits, '._-' and spaces inside "
             "(or 'search/job'), as `operant runs` prints them"
         )
     return run_id

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from operant.training.config import TrainConfig
     from operant.training.evaluating import Evaluation, evaluate
     from operant.training.middleware.collecting import get_epsilon_greedy_fn
+    from operant.training.playback import load_policy
     from operant.training.running import resume, train
     from operant.training.serial import (
         AdvancedReplayBuffer,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     )
     from operant.training.targets import list_presets, load_config
     from operant.training.training import Observer, Training, TrainResult
-    from operant.training.viewing import load_policy
 
 _HOMES = {
     "AdvancedReplayBuffer": ".serial",
@@ -46,7 +46,7 @@ _HOMES = {
     "evaluate": ".evaluating",
     "list_presets": ".targets",
     "load_config": ".targets",
-    "load_policy": ".viewing",
+    "load_policy": ".playback",
     "resume": ".running",
     "train": ".running",
 }

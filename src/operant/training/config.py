@@ -48,6 +48,7 @@ class EvaluationSettings:
     episodes: int = setting(20, "episodes of each evaluation; more: less noise in which policy is the best, more time")
     num_envs: int = setting(0, "environments that step together, 0: one for each episode, at most 32; more: quicker")
     seed: int = setting(1_000_000, "added to the seed of the training")
+    arguments: dict[str, Any] = setting({}, "arguments of the environment that differ here, such as held-out maps")
     stop_value: float | None = setting(None, "end the training when the mean return reaches this")
 
 

@@ -118,9 +118,9 @@ class Training:
         self._began_at = 0
 
     # -- making ------------------------------------------------------------------------------------------------------
-    def _make_env(self, num_envs: int, seed: int, workers: int) -> Any:
-        env = self.config.env
-        return make_env(env.id, num_envs, seed=seed, workers=workers, wrappers=list(env.wrappers), **env.arguments)
+    def _make_env(self, num_envs: int, seed: int, workers: int, **other: Any) -> Any:
+        env, wrappers = self.config.env, list(self.config.env.wrappers)
+        return make_env(env.id, num_envs, seed=seed, workers=workers, wrappers=wrappers, **{**env.arguments, **other})
 
     def _make_normalizer(self, num_envs: int) -> Normalizer | None:
         env = self.config.env
@@ -293,7 +293,8 @@ class Training:
     def _make_evaluation_env(self) -> Any:
         settings = self.config.evaluation
         rows = settings.num_envs or min(32, settings.episodes)
-        return self._make_env(rows, self.config.seed + settings.seed, min(self.config.env.workers, rows))
+        workers = min(self.config.env.workers, rows)
+        return self._make_env(rows, self.config.seed + settings.seed, workers, **settings.arguments)
 
     def save_weights(self, path: Path, mean_return: float) -> None:
         about = {

@@ -62,7 +62,8 @@ def _code_names(config: Any) -> Iterator[str]:
     target = env.get("id")
     if isinstance(target, str) and target not in gymnasium.registry and not _is_offered("envs", target):
         yield from [target] if ":" in target or "." in target else []
-    yield from (text for text in _texts(env.get("arguments")) if _PATH.fullmatch(text))
+    for section in (env, _section(config, "evaluation")):
+        yield from (text for text in _texts(section.get("arguments")) if _PATH.fullmatch(text))
     yield from _texts(env.get("wrappers"))
     for role in ("network", "actor", "critic"):
         given = model.get(role)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 from operant._util.files import write_file
 from operant.tracking.identity import is_alive, process_identity
@@ -27,11 +28,11 @@ def address_of(root: Path) -> str:
 
 def compare_url(address: str, search: str, compare_id: str | None) -> str:
     """The runs of a search side by side, in the group it joined if it did."""
-    return f"{address}/compare/{compare_id or f'search:{search}'}"
+    return f"{address}/compare/{quote(compare_id or f'search:{search}', safe=':')}"
 
 
 def job_url(address: str, run_id: str) -> str:
-    return f"{address}/run?id={run_id}"
+    return f"{address}/run?id={quote(run_id)}"
 
 
 def leave_address(root: Path, address: str) -> Path | None:

@@ -1,21 +1,24 @@
-"""Everything one server shares between its requests."""
+"""Everything one server shares between its requests, and how far each page has read of it."""
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from operant.tracking.reading.table import RunTable
 from operant.web.cache import RunCache, SearchCache
 
-__all__ = ["AppState"]
+__all__ = ["LOOK_SECONDS", "AppState", "Cursor"]
 
 _MOST_RESULTS = 128
+_CURSOR = re.compile(r"([0-9a-f]{8})((?:\.[sr][0-9]{1,18}){0,2})")
 LOOK_SECONDS = 0.25
 """How long a request waits for runs that were never read; the rest are read behind it."""
 
@@ -68,3 +71,34 @@ class AppState:
         self.table.refresh(LOOK_SECONDS)
         while self.table.unread and not self._closing.is_set():
             self.table.refresh(LOOK_SECONDS)
+
+
+@dataclass
+class Cursor:
+    """How far a page has read, as a short text that it hands back: `<server>.s<version>.r<arrival>`.
+
+    ``search`` is a version of a search, ``runs`` a place in the order in which points arrived at the server.
+    """
+
+    instance: str
+    search: int | None = None
+    runs: int | None = None
+
+    def __str__(self) -> str:
+        search = "" if self.search is None else f".s{self.search}"
+        return f"{self.instance}{search}" + ("" if self.runs is None else f".r{self.runs}")
+
+    @classmethod
+    def parse(cls, text: str, instance: str) -> Cursor:
+        """What the text (or several with commas between them) says; nothing if another server gave it."""
+        cursor = cls(instance)
+        for part in text.split(","):
+            found = _CURSOR.fullmatch(part.strip())
+            if found is None or found[1] != instance:
+                continue
+            for one in found[2].split(".")[1:]:
+                if one[0] == "s":
+                    cursor.search = int(one[1:])
+                else:
+                    cursor.runs = int(one[1:])
+        return cursor

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from operant.tracking.format.blobs import BLOB_NAME, blob_path
 from operant.web.answers import ApiRequest, NotFound
@@ -48,25 +50,36 @@ def blob(app: AppState, request: ApiRequest) -> Any:
         raise NotFound("what lies under that name is no plain file")
     kind = _SHOWN.get(path.suffix)
     headers = {"content-security-policy": _SANDBOX, "cache-control": "private, max-age=31536000, immutable"}
+    shown = kind is not None or path.suffix in _AS_TEXT
+    # Pages and drawings (html, svg) can hold programs: they are saved, never shown.
+    headers["content-disposition"] = _disposition("inline" if shown else "attachment", listed[name])
     if kind is not None:
         return FileResponse(path, media_type=kind, headers=headers, stat_result=found)
     if path.suffix in _AS_TEXT:
         return FileResponse(path, media_type="text/plain; charset=utf-8", headers=headers, stat_result=found)
-    # Pages and drawings (html, svg) can hold programs: they are saved, never shown.
-    headers["content-disposition"] = f'attachment; filename="{name}"'
     return FileResponse(path, media_type="application/octet-stream", headers=headers, stat_result=found)
 
 
-def _listed(run: Any) -> set[str]:
-    found = set()
+def _listed(run: Any) -> dict[str, str]:
+    """What the run lists: the name of each blob, and what it is called when it is saved."""
+    found = {}
     for kind in ("file", "media"):
         for record in run.records(kind):
             one = record.get("blob")
-            found.add(str(one.get("name")) if isinstance(one, dict) else "")
+            name = str(one.get("name")) if isinstance(one, dict) else ""
+            told = record.get("name") or f"{record.get('tag')}-{record.get('step')}{Path(name).suffix}"
+            found[name] = str(told).rpartition("/")[2] if kind == "file" else str(told)
     diff = (run.provenance.get("git") or {}).get("diff")
     if isinstance(diff, dict):
-        found.add(str(diff.get("name")))
+        found[str(diff.get("name"))] = "changes.diff"
     return found
+
+
+def _disposition(kind: str, name: str) -> str:
+    """The header that names a file; whatever a program called it, only plain letters stand outside the quoted form."""
+    whole = "".join(one for one in name[:150] if one.isprintable()).replace("/", "_").lstrip(".") or "file"
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", whole)
+    return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(whole, safe='', errors='replace')}"
 
 
 def read_blob(folder: Path, name: str, most: int) -> str | None:

@@ -192,4 +192,4 @@ class SearchCache:
                 return {}
         state = found[1].state
         job = state.jobs.get(job_id)
-        return {} if job is None else state.proposals[job.number].config
+        return {} if job is None else state.proposals[job.number].settings

@@ -16,9 +16,8 @@ from operant.errors import UsageError
 from operant.tracking.reading.points import Points
 from operant.tracking.reading.pyramid import Pyramid
 from operant.web.answers import ApiRequest, NotFound, TooLarge
-from operant.web.app_state import AppState
+from operant.web.app_state import AppState, Cursor
 from operant.web.cache import OpenRun
-from operant.web.cursors import Cursor
 
 __all__ = ["charts", "encode_series"]
 

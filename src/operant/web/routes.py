@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from operant.web import blobs, charts, compares, metrics, runs_api, searches_api
+from operant.web import blobs, charts, compares, jobs_api, metrics, runs_api, searches_api
 from operant.web.answers import ApiRequest, endpoint
 from operant.web.app_state import AppState
 from operant.web.pages import page_routes
@@ -40,7 +40,9 @@ API: tuple[tuple[str, str, Function], ...] = (
     ("POST", "/api/runs/rows", runs_api.rows_of),
     ("GET", "/api/run", runs_api.describe),
     ("GET", "/api/run/blob", blobs.blob),
-    ("GET", "/api/run/console", runs_api.console),
+    ("GET", "/api/run/console", jobs_api.console),
+    ("GET", "/api/run/console/find", jobs_api.find),
+    ("GET", "/api/run/output", jobs_api.output),
     ("POST", "/api/run/note", runs_api.add_note),
     ("POST", "/api/run/tags", runs_api.edit_tags),
     ("POST", "/api/run/stop", runs_api.stop),

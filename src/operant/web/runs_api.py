@@ -1,8 +1,7 @@
-"""Runs: the list with its filter, one run, its console, and notes and tags."""
+"""Runs: the list with its filter, one run, and notes and tags."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,20 @@ from operant.status import Status
 from operant.tracking import Run
 from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.journal import post_message
-from operant.tracking.reading.annotations import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.tracking.reading.filters import filter_runs, mentions, sort_runs
 from operant.tracking.reading.index import RunRow
+from operant.tracking.reading.summary import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import LOOK_SECONDS, AppState
 from operant.web.cache import run_folder
+from operant.web.jobs_api import describe_job, job_behind, streams_of
 
-__all__ = ["add_note", "console", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
+__all__ = ["add_note", "describe", "edit_tags", "every", "overview", "params_of", "rows_of", "tag_edit"]
 
 MOST_ROWS = 20_000
 MOST_ASKED = 5000
-CONSOLE_BYTES = 64 << 10
-STREAMS = ("stdout", "stderr")
 STEPS_PER_SECOND = "time/steps_per_second"
 """The one scalar below `time/` that is no duration of a middleware."""
-# Colours and cursor movements (CSI), titles (OSC), and single escapes; then every control but tab and new line.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def overview(app: AppState, request: ApiRequest) -> Any:
@@ -123,11 +118,52 @@ def params_of(app: AppState, run_id: str, recorded: Mapping[str, Any]) -> Mappin
 
 
 def describe(app: AppState, request: ApiRequest) -> Any:
+    """A run and, of one that belongs to a search, its job; also of a job that has recorded nothing."""
     run_id = request.text("id")
-    opened = app.runs.open(run_id)
+    try:
+        opened = app.runs.open(run_id)
+    except NotFound:
+        return describe_unrecorded(app, run_id)
     with opened.lock:
         opened.refresh()
-        return describe_run(app, opened.run)
+        found = describe_run(app, opened.run)
+    if found["search"]:
+        try:
+            return _with_job(found, describe_job(app, run_id))
+        except NotFound:  # of a search whose journal is gone or damaged
+            pass
+    return found
+
+
+def describe_unrecorded(app: AppState, run_id: str) -> dict[str, Any]:
+    """The same of a job that has recorded nothing."""
+    job = describe_job(app, run_id)
+    folder, search, job_id = job_behind(app, run_id)
+    return {
+        **{key: [] for key in ("tags", "files", "media", "text", "histograms", "scalar_tags", "system_tags")},
+        **{key: [] for key in ("timers", "damage")},
+        **{key: {} for key in ("last", "provenance")},
+        "id": run_id,
+        "name": f"{search}-{job_id}",
+        "recorded": False,
+        "status": job["status"],
+        "error": job["error"],
+        "started": job["started"],
+        "ended": job["ended"],
+        "attempt": job["attempts"][-1]["attempt"],
+        "note": "",
+        "params": job["settings"],
+        "git_diff": None,
+        "search": search,
+        "job": job_id,
+        "job_facts": job,
+        "streams": streams_of(folder),
+    }
+
+
+def _with_job(run: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    """A job's status is what its search says: one that an assessor stopped was not killed."""
+    return run | {"job_facts": job, "status": job["status"], "error": run["error"] or job["error"]}
 
 
 def describe_run(app: AppState, run: Run) -> dict[str, Any]:
@@ -136,7 +172,6 @@ def describe_run(app: AppState, run: Run) -> dict[str, Any]:
     tags = run.scalar_tags
     timers = [tag for tag in tags if tag.startswith("time/") and tag != STEPS_PER_SECOND]
     run.want(timers)
-    folder = run.folder.parent if search else run.folder
     row = {one.id: one for one in app.table.rows()}.get(run.id)
     return {
         "id": run.id,
@@ -173,9 +208,11 @@ def describe_run(app: AppState, run: Run) -> dict[str, Any]:
         "system_tags": [tag for tag in tags if tag.startswith("system/")],
         "timers": [one for tag in timers if (one := _timer(run, tag)) is not None],
         "search": search or None,
+        "recorded": True,
         "job": job if search else None,
+        "job_facts": None,
         "damage": run.damage,
-        "streams": [name for name in STREAMS if search and (folder / name).is_file()],
+        "streams": streams_of(run.folder.parent) if search else [],
     }
 
 
@@ -203,35 +240,6 @@ def _git_diff(run: Run) -> str | None:
     if not isinstance(diff, dict) or not BLOB_NAME.fullmatch(str(diff.get("name"))):
         return None
     return read_blob(run.folder, diff["name"], 4 << 20)
-
-
-def console(app: AppState, request: ApiRequest) -> Any:
-    """A piece of what a job printed: the last, or the one before the byte ``end``."""
-    run_id = request.text("id")
-    stream = request.query.get("stream", "stdout")
-    if stream not in STREAMS:
-        raise UsageError(f"'stream' is one of {', '.join(STREAMS)}")
-    folder = run_folder(app.root, run_id)
-    path = folder.parent / STREAMS[STREAMS.index(stream)]
-    if "/" not in run_id or path.is_symlink() or not path.is_file():
-        raise NotFound(f"run {run_id!r} has no {stream} here")
-    size = path.stat().st_size
-    end = min(size, request.number("end", size, 0, 1 << 62))
-    start = max(0, end - CONSOLE_BYTES)
-    with path.open("rb") as file:
-        file.seek(start)
-        data = file.read(end - start)
-    if start > 0:  # begin with a whole line where there is one
-        cut = data.find(b"\n") + 1
-        start, data = start + cut, data[cut:]
-    return {"text": harmless(data.decode("utf-8", "replace")), "start": start, "end": end, "size": size}
-
-
-def harmless(text: str) -> str:
-    """Text as a page may show it: without escape codes; of a progress bar what was written last."""
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-    return _CONTROLS.sub("", "\n".join(lines))
 
 
 def add_note(app: AppState, request: ApiRequest) -> Any:

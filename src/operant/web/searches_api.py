@@ -11,10 +11,9 @@ from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
 from operant.status import OPEN
 from operant.tracking.journal import post_message
-from operant.tracking.reading.annotations import check_annotation
+from operant.tracking.reading.summary import check_annotation
 from operant.web.answers import ApiRequest, Conflict, NotFound
-from operant.web.app_state import AppState
-from operant.web.cursors import Cursor
+from operant.web.app_state import AppState, Cursor
 from operant.web.runs_api import tag_edit
 
 __all__ = [
@@ -218,7 +217,7 @@ def changed_jobs(search: LiveSearch, after: int) -> list[dict[str, Any]]:
     """Every job that is different since that version, with its settings."""
     proposals = search.state.proposals
     return [
-        {**chart_data.job_row(search, job), "settings": proposals[job.number].config}
+        {**chart_data.job_row(search, job), "settings": proposals[job.number].settings}
         for job in search.jobs()
         if search.changed.get(job.id, 0) > after
     ]

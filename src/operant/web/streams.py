@@ -24,10 +24,9 @@ from operant.schedulers.analysis.axes import axes_of
 from operant.status import Status
 from operant.tracking.reading.points import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
-from operant.web.app_state import LOOK_SECONDS, AppState
+from operant.web.app_state import LOOK_SECONDS, AppState, Cursor
 from operant.web.cache import OpenRun
 from operant.web.charts import AXES
-from operant.web.cursors import Cursor
 from operant.web.searches_api import changed_jobs, summaries
 
 __all__ = ["Hub", "thin"]

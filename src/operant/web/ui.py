@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,21 +57,46 @@ def application(root: Path, token: str | None, host_names: Iterable[str]) -> tup
 
 
 def run_ui(
-    root: Path, host: str, port: int, ready: Callable[[str, str | None], None], names: Iterable[str] = ()
+    root: Path,
+    host: str,
+    port: int,
+    ready: Callable[[str, str | None], None],
+    names: Iterable[str] = (),
+    *,
+    open_page: bool = False,
 ) -> None:
     """Serve until interrupted; ``ready`` gets the address and the token once connections are taken.
 
     Only this machine can reach loopback, and then no token is needed; elsewhere one is made, for this start only.
     """
+    import webbrowser
+
     token = None if is_loopback(host) else secrets.token_urlsafe(32)
     inner, app = application(root, token, {host, socket.gethostname(), *names})
     listener, address = listen(host, port)
     left = leave_address(root, address)
+    login = None
     try:
         ready(address, token)
+        if open_page and token is not None:
+            login = _login_page(address, app.make_login())
+        if open_page:
+            webbrowser.open(address if login is None else login.as_uri())
         # Open pages must not hold up the end.
         run_server(app, listener, patience=1, before_end=inner.state.hub.close)
     finally:
         listener.close()
-        if left is not None:
-            left.unlink(missing_ok=True)
+        for file in (left, login):
+            if file is not None:
+                file.unlink(missing_ok=True)
+
+
+def _login_page(address: str, word: str) -> Path:
+    """A page that only its owner can read and that leads to ours, once.
+
+    Whoever lists processes sees the command line of a browser, and on it only where this file is.
+    """
+    descriptor, path = tempfile.mkstemp(prefix="operant-login-", suffix=".html")  # readable by its owner alone
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}/?token={word}">')
+    return Path(path)

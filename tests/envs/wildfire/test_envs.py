@@ -78,10 +78,21 @@ def test_gymnasium_accepts_it(settings: dict[str, Any]) -> None:
 
 
 def test_stable_baselines_accepts_it() -> None:
-    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    from stable_baselines3.common.env_checker import check_env as check_for_sb3
+
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        checker.check_env(Wildfire(simulation=SMALL))
+        warnings.filterwarnings("ignore", category=UserWarning)  # the observation is no picture
+        check_for_sb3(Wildfire(simulation=SMALL))
+
+
+@pytest.mark.long  # RLlib takes seven seconds to import
+def test_rllib_accepts_it() -> None:
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+    from ray.rllib.utils.pre_checks.env import check_multiagent_environments
+
+    from operant.envs.wildfire.parallel import WildfireParallel
+
+    check_multiagent_environments(ParallelPettingZooEnv(WildfireParallel(num_agents=2, simulation=SMALL)))
 
 
 def test_pettingzoo_accepts_it() -> None:
@@ -263,6 +274,26 @@ def test_only_lines_in_the_way_of_the_fire_earn_a_bonus() -> None:
 
     assert first_reward([7, 8], [[7, 7]]) > 0
     assert first_reward([0, 0], [[14, 14]]) == 0
+
+
+def test_what_a_line_spares_is_paid_when_it_is_laid() -> None:
+    settings = {"simulation": RICH, "attributes": ["time_to_fire"], "normalized_attributes": []}
+    env = WildfireVector(3, seed=2, reward="area_spared", interactions=["none", "fireline", "wetline"], **settings)
+    env.reset()
+    total, generator = np.zeros(3), np.random.default_rng(0)
+    while True:
+        ahead = env.world.projection.time.copy()
+        step = env.step(generator.integers(15, size=3))
+        total += step.reward
+        if step.final_obs is not None:
+            break
+        burnt, end = env.world.fires.burnt, env.world.fires.clock[:, None, None]
+        laid = env.world.fires.factor < 1
+        assert (np.asarray(step.obs)[burnt, 0] == 0).all()
+        np.testing.assert_array_equal(burnt & ~laid, (ahead <= end) & ~laid)
+    fires = [fire["area_saved_part"] for fire in step.info["fires"]]
+    assert total[step.done] == pytest.approx(fires, abs=1e-9)
+    assert max(fires) > 0
 
 
 def test_it_is_truncated_at_its_limit() -> None:

@@ -17,8 +17,7 @@ from operant.schedulers.views.journal_text import last_lines
 from operant.schedulers.views.live import LiveSearch
 from operant.schedulers.views.overview import describe
 from operant.sites import Simulation, Submission
-from operant.tracking.format.blocks import RECORDS, encode_block, encode_file_header
-from operant.tracking.format.tail import BlockTail
+from operant.tracking.format.blocks import RECORDS, BlockTail, encode_block, encode_file_header
 from operant.tracking.identity import process_identity
 
 JOURNALS = Path(__file__).parents[1] / "journals"

@@ -96,6 +96,19 @@ def test_unknown_placeholder_names_the_nearest() -> None:
         Template("p {batch_size}", SPACE)
 
 
+def test_names_of_any_script() -> None:
+    space = build_space([{"type": "Int", "name": "学习率", "data": [1, 3]}])
+    assert Template("train --lr {学习率}", space).render({"学习率": 2}) == ["train", "--lr", "2"]
+
+
+@pytest.mark.parametrize("text", ["train --lr {lr", "train --lr {lr --more", "sh -c 'train {lr; true'"])
+def test_a_placeholder_is_closed(text: str) -> None:
+    space = build_space([{"type": "Int", "name": "lr", "data": [1, 3]}])
+    with pytest.raises(ConfigError, match=r"'\{lr' is never closed: '\{lr\}'"):
+        Template(text, space)
+    assert Template("awk '{print $1}' {lr} {{lr}}", space).used == {"lr"}
+
+
 def test_unused_arguments_are_noted() -> None:
     assert Template("p {config}", SPACE).notes == ["no placeholder of the template uses 'batch-size', 'lr', 'decay'"]
     assert Template("p {config} {batch-size} {lr} {decay}", SPACE).notes == []

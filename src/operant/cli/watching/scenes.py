@@ -120,7 +120,7 @@ class SearchScene:
             return [line("no result yet", "dim")]
         head = f"best {state.opened.get('reward')} {best.reward:.6g} (proposal {best.number})  "
         curve = shrink(self.search.best_so_far, max(8, width - len(head)))
-        settings = " ".join(f"{key}={_short(value)}" for key, value in best.config.items())
+        settings = " ".join(f"{key}={_short(value)}" for key, value in best.settings.items())
         return [line(head + curve, "green"), line(f"  {settings}", "dim")]
 
     def _jobs(self, running: list[JobRecord], width: int, shown: int, *, mark: bool) -> list[Text]:

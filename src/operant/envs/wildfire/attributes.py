@@ -108,8 +108,8 @@ def _arrival(world: World) -> Array:
 
 
 def _until_fire(world: World) -> Array:
-    """Minutes until the unfought fire would be here; the longest where it never comes, 0 where it has been."""
-    left = world.bench_arrival - world.fires.clock[:, None, None]
+    """Minutes until the fire comes if no further line is laid; the longest where it does not, 0 where it has been."""
+    left = world.projection.time - world.fires.clock[:, None, None]
     return np.clip(left, 0.0, world.settings.simulation.minutes, out=left)
 
 
@@ -127,6 +127,10 @@ def _agents(world: World) -> Array:
     return maps
 
 
+def _lines(world: World) -> Array:
+    return np.asarray(1.0 - world.fires.factor)
+
+
 def _with_agents(world: World) -> Array:
     maps = world.status.astype(np.float64)
     for agent in range(world.agents):
@@ -138,6 +142,9 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     "fire_map": Attribute(_between(0, AGENT - 1), moving=lambda world: world.status),
     "fire_map_with_agents": Attribute(lambda settings, agents: (0, AGENT + agents - 1), moving=_with_agents),
     "agents": Attribute(_between(0, 1), moving=_agents),
+    "burning": Attribute(_between(0, 1), moving=lambda world: world.status == BURNING),
+    "burned": Attribute(_between(0, 1), moving=lambda world: world.status == BURNED),
+    "lines": Attribute(_between(0, 1), moving=_lines),  # what they take of the rate
     "w_0": _of_fuel(lambda: fuel_table().load.sum(-1)),  # lb/ft²
     "sigma": _of_fuel(lambda: fuel_table().sav[:, 0]),  # 1/ft, of the fine dead fuel
     "delta": _of_fuel(lambda: fuel_table().depth),  # ft

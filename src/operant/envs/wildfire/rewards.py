@@ -32,6 +32,7 @@ class Outcome:
     bench_lost_rest: Array
     assets: Array  # [N] value of all assets of the map
     laid: Array  # [N] cells of line laid where the benchmark fire comes
+    spared: Array  # [N] cells that will not burn now, by this step's lines; counted for rewards with ``looks_ahead``
     agents: int
     agent_speed: int
 
@@ -61,6 +62,18 @@ def area_saved_v2(outcome: Outcome) -> Array:
     return np.maximum(area_saved(outcome), 0.0)
 
 
+def area_spared(outcome: Outcome) -> Array:
+    """Cells that will not burn any more because of this step's lines, in parts of what the benchmark fire burns.
+
+    The sum over an episode is that of `area_saved`, paid when a line is laid and not when the fire fails to come: much
+    easier to learn from. It costs a look ahead to the end of the fire for each line in its way.
+    """
+    return np.asarray(outcome.spared / outcome.bench_burnt)
+
+
+area_spared.looks_ahead = True  # type: ignore[attr-defined]
+
+
 def assets(outcome: Outcome) -> Array:
     """Value that burns less than in the benchmark fire, in parts of all value on the map."""
     rest = np.where(outcome.ended, outcome.bench_lost_rest, 0.0)
@@ -72,6 +85,7 @@ REWARDS: dict[str, Reward] = {
     "simple": simple,
     "area_saved": area_saved,
     "area_saved_v2": area_saved_v2,
+    "area_spared": area_spared,
     "assets": assets,
 }
 

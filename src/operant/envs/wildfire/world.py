@@ -54,6 +54,7 @@ class World:
         self.settings, self.count, self.agents = settings, count, settings.num_agents
         self.verbs = Verbs(settings.movements, settings.interactions)
         self._reward = find_reward(settings.reward)
+        self._looks_ahead = getattr(self._reward, "looks_ahead", False)
         self._sets = {0: ScenarioSet(settings.simulation, settings.scenarios, step_minutes=settings.step_minutes)}
         land = self._sets[0].scenario(0).land
         self.shape = land.shape
@@ -83,6 +84,9 @@ class World:
         self._bench_lost = np.zeros((count, self._steps + 1))
         self.burning, self.burnt, self.lost = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count)
         self._buffer = np.zeros((*maps, len(settings.attributes)), np.float32)
+        self._projection: Fires | None = None
+        self._unprojected = np.ones(count, np.bool_)  # lines were laid since
+        self._final = np.zeros(count, np.int64)  # cells that will have burned at the end
 
     def _choose_attributes(self) -> None:
         settings = self.settings
@@ -113,6 +117,7 @@ class World:
             self.fires.begin(n, scenario.rates, scenario.ignitions)
             self.position[n] = self._start(n, scenario)
         self.turn[where], self.wait[where], self.laid[where], self.status[where] = 0, 0, 0, UNBURNED
+        self._unprojected[where] = True
         goal = self.fires.clock.copy()
         goal[where] = 0.0
         self.fires.advance(until=goal)
@@ -137,6 +142,7 @@ class World:
         bench = scenario.benchmark
         self.bench_arrival[n] = bench.arrival
         self._bench_burnt[n], self._bench_lost[n] = bench.tables(self.settings.step_minutes, self._steps)
+        self._final[n] = self._bench_burnt[n, -1]
         for channel, attribute in enumerate(self._attributes):
             if attribute.still is not None:
                 self._buffer[n, :, :, channel] = (
@@ -193,7 +199,19 @@ class World:
                 self.laid += np.bincount(n, minlength=self.count)
                 in_the_way = n[np.isfinite(self.bench_arrival[n, row, column])]
                 laid += np.bincount(in_the_way, minlength=self.count)
+        self._unprojected |= laid > 0
         return laid
+
+    @property
+    def projection(self) -> Fires:
+        """The fires as they will be at the end if no further line is laid: computed anew where one was."""
+        if self._projection is None:
+            self._projection = Fires(self.count, self.shape, jit=self.settings.jit)
+            self._unprojected[:] = True
+        if self._unprojected.any():
+            self._projection.look_ahead(self.fires, self._unprojected, self._steps * self.settings.step_minutes)
+            self._unprojected[:] = False
+        return self._projection
 
     def _square(self, n: Array, row: Array, column: Array, width: int) -> tuple[Array, Array, Array]:
         """The cells on the map within squares of ``width`` around places."""
@@ -211,6 +229,10 @@ class World:
         now = np.minimum(self.turn // self.settings.agent_speed, self._steps)
         last = np.maximum(now - spread, 0)
         bench, bench_lost = self._bench_burnt, self._bench_lost
+        final = self._final
+        if self._looks_ahead and self._unprojected.any():
+            end = self._steps * self.settings.step_minutes
+            self._final = (self.projection.time <= end).sum((1, 2))
         return Outcome(
             cells=self.shape[0] * self.shape[1],
             spread=spread,
@@ -225,6 +247,7 @@ class World:
             bench_lost_rest=bench_lost[:, -1] - bench_lost[rows, now],
             assets=self._worth,
             laid=laid,
+            spared=final - self._final,
             agents=self.agents,
             agent_speed=self.settings.agent_speed,
         )
@@ -288,7 +311,7 @@ class World:
 
     # Going on exactly.
 
-    _SAVED = ("number", "episode", "turn", "position", "wait", "laid", "status", "burning", "burnt", "lost")
+    _SAVED = ("number", "episode", "turn", "position", "wait", "laid", "status", "burning", "burnt", "lost", "_final")
 
     def save_state(self) -> dict[str, Any]:
         return {"fires": self.fires.save_state(), **{name: getattr(self, name).copy() for name in self._SAVED}}
@@ -299,6 +322,8 @@ class World:
         self.scenarios = [self._scenario(n) for n in range(self.count)]
         for n, scenario in enumerate(self.scenarios):
             self._load(n, scenario)
+        self._final = state["_final"].copy()
+        self._unprojected[:] = True
         self.fires.load_state(state["fires"], [scenario.rates for scenario in self.scenarios])
 
 

@@ -62,7 +62,7 @@ class SettingAxis:
 def axes_of(state: SearchState) -> list[SettingAxis]:
     """An axis for each setting, as the search's configuration describes it, or else as its proposals show it."""
     described = _described(state.opened.get("config") or {})
-    configs = [one.config for one in state.proposals.values()]
+    configs = [one.settings for one in state.proposals.values()]
     seen: dict[str, list[Any]] = {name: [] for name in described}
     for config in configs:
         for name, value in config.items():

@@ -63,7 +63,7 @@ def job_columns(search: LiveSearch) -> tuple[dict[str, list[Any]], dict[str, lis
         [None if row["is_check"] else row["reward"] for row in rows], search.state.maximize
     )
     columns["lane"] = lanes(columns["started"], columns["ended"])
-    configs = [proposals[job.number].config for job in jobs]
+    configs = [proposals[job.number].settings for job in jobs]
     settings = {name: [config.get(name) for config in configs] for name in dict.fromkeys(k for c in configs for k in c)}
     return columns, settings, [proposals[job.number].parent for job in jobs]
 
@@ -115,11 +115,11 @@ def slices(search: LiveSearch) -> list[dict[str, Any]]:
     proposals = search.state.proposals
     found = []
     for axis in axes_of(search.state):
-        having = [job for job in jobs if axis.name in proposals[job.number].config]
+        having = [job for job in jobs if axis.name in proposals[job.number].settings]
         found.append(
             {
                 "axis": axis.as_dict(),
-                "values": [proposals[job.number].config[axis.name] for job in having],
+                "values": [proposals[job.number].settings[axis.name] for job in having],
                 "rewards": [job.reward for job in having],
                 "ids": [job.id for job in having],
             }
@@ -163,8 +163,8 @@ class Trials(NamedTuple):
 def trials_of(search: LiveSearch) -> Trials:
     """The proposals that have a reward, and the settings that vary among them."""
     done = [one for one in search.state.proposals.values() if one.reward is not None and math.isfinite(one.reward)]
-    axes = [axis for axis in axes_of(search.state) if len({label(one.config.get(axis.name)) for one in done}) > 1]
-    return Trials(axes, [one.config for one in done], [float(one.reward or 0.0) for one in done])
+    axes = [axis for axis in axes_of(search.state) if len({label(one.settings.get(axis.name)) for one in done}) > 1]
+    return Trials(axes, [one.settings for one in done], [float(one.reward or 0.0) for one in done])
 
 
 def importance(trials: Trials) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def contour(search: LiveSearch, x: str, y: str) -> dict[str, Any]:
     jobs = [job for job in search.jobs() if job.reward is not None and math.isfinite(job.reward) and not job.is_check]
     rows = []
     for job in jobs:
-        config = search.state.proposals[job.number].config
+        config = search.state.proposals[job.number].settings
         if x in config and y in config:
             rows.append((across.place(config[x]), up.place(config[y]), job, config[x], config[y]))
     rows = [row for row in rows if row[0] is not None and row[1] is not None]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from operant._util.checks import is_number
+from operant._util.checks import from_text, is_number
 from operant._util.units import parse_duration
 from operant.errors import ConfigError
 from operant.registry import Registry, accepted_arguments
@@ -166,6 +166,7 @@ def _build_custom(cfg: Mapping[str, Any]) -> BaseStopCriterion:
 
 
 def parse_tries(value: Any) -> int | None:
+    value = from_text(value)
     if value is None or (isinstance(value, float) and math.isinf(value)):
         return None
     if not is_number(value) or not value >= 1 or value != int(value):
@@ -174,6 +175,7 @@ def parse_tries(value: Any) -> int | None:
 
 
 def _reward(value: Any) -> float | None:
+    value = from_text(value)
     if value is None:
         return None
     if not is_number(value) or math.isnan(value):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import Damage, JournalReader
-from operant.tracking.journal.compact import SEVERAL, records_in, started_of, token_of
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.journal.lease import read_lease
+from operant.tracking.journal.trial_lines import SEVERAL, records_in, started_of, token_of
 
 if TYPE_CHECKING:
     from operant.searchers import Proposal
@@ -68,7 +68,9 @@ class JobRecord:
 class ProposalRecord:
     """One proposal and, once all its jobs are done, what came of it."""
 
-    __slots__ = ("budget", "config", "filtered", "notes", "number", "parent", "raced_out", "reward", "status", "values")
+    __slots__ = (
+        "budget", "config", "filtered", "notes", "number", "parent", "raced_out", "reward", "shown", "status", "values",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class ProposalRecord:
         self.budget = budget
         self.parent = parent
         self.notes = notes
+        self.shown: dict[str, Any] | None = None
         self.filtered = False
         self.raced_out = False
         self.status: str | None = None
@@ -94,6 +97,11 @@ class ProposalRecord:
         from operant.searchers import Proposal  # and numpy with it: whoever only looks on needs neither
 
         return Proposal(self.number, self.config, self.budget, self.parent, self.notes)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration as its jobs got it: 64 where ``2 ** randint(4, 6)`` was searched as 6."""
+        return self.config if self.shown is None else {**self.config, **self.shown}
 
     @property
     def counts(self) -> bool:
@@ -191,7 +199,9 @@ class SearchState:
     def _fold_proposed(self, record: dict[str, Any]) -> None:
         get = record.get
         number = record["number"]
-        self.proposals[number] = ProposalRecord(number, record["config"], get("budget"), get("parent"), get("notes"))
+        proposal = ProposalRecord(number, record["config"], get("budget"), get("parent"), get("notes"))
+        proposal.shown = get("shown")
+        self.proposals[number] = proposal
 
     def _fold_filtered(self, record: dict[str, Any]) -> None:
         self.proposals[record["number"]].filtered = True
@@ -263,7 +273,7 @@ class SearchState:
         proposal = self.proposals[number] = ProposalRecord(number, config)
         if extras is not None:
             proposal.budget, proposal.parent = extras.get("budget"), extras.get("parent")
-            proposal.notes = extras.get("notes")
+            proposal.notes, proposal.shown = extras.get("notes"), extras.get("shown")
         job = self.jobs[name] = JobRecord(name, number, None, config, self.name)
         job.attempt, job.token = 1, token
         job.snapshot = self.opened.get("code")

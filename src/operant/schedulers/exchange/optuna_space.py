@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant._util.checks import is_number
 from operant.errors import OperantError
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 _PLAIN = (bool, int, float, str, type(None))
+
+
+class Parameters(NamedTuple):
+    """What a trial of Optuna's has been given, and what that was drawn from."""
+
+    params: dict[str, Any]
+    distributions: dict[str, BaseDistribution]
+    user_attrs: dict[str, Any]
 
 
 class OptunaSpace:
@@ -32,8 +40,10 @@ class OptunaSpace:
             tried = [config[name] for config in configs if name in config]
             self.distributions[name] = self._distribution(name, leaves.get(name), tried)
 
-    def params(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: _text(value) if name in self.as_json else value for name, value in config.items()}
+    def parameters(self, number: int, config: Mapping[str, Any]) -> Parameters:
+        """Those of a trial with this configuration."""
+        params = {name: _text(value) if name in self.as_json else value for name, value in config.items()}
+        return Parameters(params, {name: self.distributions[name] for name in params}, {})
 
     def _distribution(self, name: str, leaf: Leaf | list[Any] | None, tried: list[Any]) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -56,12 +66,50 @@ class OptunaSpace:
         return CategoricalDistribution(choices)
 
 
+class AskedParameters:
+    """The parameters that the trials of an Optuna objective asked for, with the distributions that Optuna itself would
+    have made of them, so that it can go on with the study.
+
+    :param results: by trial what its objective left: ``params``, ``user_attrs`` and ``distributions``, each of them
+        ``["float", low, high, step, log]``, ``["int", low, high, step, log]`` or ``["categorical", choices]``.
+    """
+
+    def __init__(self, results: Mapping[int, Mapping[str, Any]]) -> None:
+        self.as_json: list[str] = []
+        self._found = {number: self._parameters(result) for number, result in results.items()}
+
+    def parameters(self, number: int, config: Mapping[str, Any]) -> Parameters:
+        """Those that a trial asked for, whatever was proposed; of one that failed nobody knows."""
+        return self._found.get(number, Parameters({}, {}, {}))
+
+    def _parameters(self, result: Mapping[str, Any]) -> Parameters:
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+        params = dict(result["params"])
+        distributions: dict[str, BaseDistribution] = {}
+        for name, (kind, *rest) in result["distributions"].items():
+            if kind != "categorical":
+                low, high, step, log = rest
+                make = IntDistribution if kind == "int" else FloatDistribution
+                distributions[name] = make(low, high, step=step, log=log)
+                continue
+            choices = rest[0]
+            if not _plain_choices(choices):
+                self.as_json += [name] if name not in self.as_json else []
+                choices, params[name] = [_text(one) for one in choices], _text(params[name])
+            distributions[name] = CategoricalDistribution(choices)
+        return Parameters(params, distributions, dict(result.get("user_attrs") or {}))
+
+
 def _leaves(search_args: Any) -> dict[str, Leaf | list[Any]]:
     """Each setting by its flat name: its leaf, or the values that the rows of a ``Nested`` give it."""
     try:
         space: Container = build_space(search_args)
-    except (OperantError, TypeError, AttributeError):  # spaces that a program makes as it goes are in no file
-        return {}
+    except (OperantError, TypeError, AttributeError):
+        try:
+            return {one["name"]: leaf for one in search_args if (leaf := _described_leaf(one)) is not None}
+        except (OperantError, TypeError, ValueError, AttributeError, KeyError):  # of whatever wrote that journal
+            return {}
     found: dict[str, Leaf | list[Any]] = {}
     for argument in space.layout.arguments:
         if isinstance(argument.leaf, Nested):
@@ -70,6 +118,15 @@ def _leaves(search_args: Any) -> dict[str, Leaf | list[Any]]:
         else:
             found[argument.name] = argument.leaf
     return found
+
+
+def _described_leaf(argument: Mapping[str, Any]) -> Leaf | None:
+    """An argument of a search from Python, as its journal describes it."""
+    if argument["type"] == "Categorical":
+        return Categorical(argument["data"])
+    kind = {"Int": Int, "Real": Real}.get(argument["type"])
+    step, log = argument.get("step", 1 if kind is Int else None), argument.get("log", False)
+    return None if kind is None else kind(argument["low"], argument["high"], step=step, log=log)
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
@@ -111,9 +168,9 @@ def search_args_of(distributions: Sequence[Mapping[str, BaseDistribution]]) -> l
             "name": name,
             "data": [min(one.low for one in spans), max(one.high for one in spans)],
         }
-        steps = {one.step for one in spans}
-        if len(kinds) == 1 and steps not in ({None}, {1}):
-            argument["step"] = steps.pop()
+        step = spans[0].step
+        if len(kinds) == 1 and step != (1 if kind == "Int" else None):
+            argument["step"] = step
         if all(one.log for one in spans):
             argument["log"] = True
         found.append(argument)

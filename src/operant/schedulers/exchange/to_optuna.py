@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.errors import UsageError
 from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState, read_state
-from operant.schedulers.exchange.optuna_space import OptunaSpace
+from operant.schedulers.exchange.optuna_space import AskedParameters, OptunaSpace
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
 from operant.schedulers.planning.rewards import RewardRule
 from operant.schedulers.views.recorded import job_history, recorded_rule
 from operant.status import Status
+from operant.tracking.journal import JournalReader
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -46,7 +47,8 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
     search_args = (config.get("task") or {}).get("search_args")
     tried = [one for one in state.proposals.values() if not one.filtered]
     done = [one for one in tried if one.status is not None]
-    space = OptunaSpace(search_args, [one.config for one in done])
+    asked = None if search_args else _asked(folder)
+    space = asked or OptunaSpace(search_args, [one.config for one in done])
     jobs: dict[int, list[JobRecord]] = {}
     for job in state.jobs.values():
         if not job.is_check:
@@ -62,7 +64,7 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # so since 2023
                 study.set_metric_names([rule.attribute])
             study.set_user_attr("operant:reward_attribute", rule.attribute)
-            if search_args is not None:
+            if search_args:
                 study.set_user_attr("operant:search_args", search_args)
             if space.as_json:
                 study.set_user_attr("operant:json_params", space.as_json)
@@ -71,11 +73,22 @@ def export_to_optuna(folder: Path, target: Path | None = None) -> Exported:
     return Exported(target, len(done), len(tried) - len(done))
 
 
+def _asked(folder: Path) -> AskedParameters | None:
+    """What the trials of an Optuna objective asked for; None of any other search, or a damaged one."""
+    records = [entry.record for entry in JournalReader(folder).poll() if entry.record["type"] == "returned"]
+    results = {one["number"]: one["value"] for one in records if "number" in one and isinstance(one.get("value"), dict)}
+    found = {number: one for number, one in results.items() if {"params", "distributions"} <= one.keys()}
+    try:
+        return AskedParameters(found) if found else None
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
 def _trial(
     proposal: ProposalRecord,
     jobs: list[JobRecord],
     state: SearchState,
-    space: OptunaSpace,
+    space: OptunaSpace | AskedParameters,
     folder: Path,
     rule: RewardRule,
 ) -> FrozenTrial:
@@ -87,8 +100,9 @@ def _trial(
         end = TrialState.COMPLETE
     else:
         end = TrialState.PRUNED if early else TrialState.FAIL
-    params = space.params(proposal.config)
+    params, distributions, given = space.parameters(proposal.number, proposal.config)
     attributes: dict[str, Any] = {
+        **given,
         "operant:number": proposal.number,
         "operant:status": proposal.status,
         "operant:jobs": [job.id for job in jobs],
@@ -107,7 +121,7 @@ def _trial(
         state=end,
         value=proposal.reward if usable and end is not TrialState.FAIL else None,
         params=params,
-        distributions={name: space.distributions[name] for name in params},
+        distributions=distributions,
         user_attrs=attributes,
         intermediate_values=_reports(folder, jobs, rule, state),
     )

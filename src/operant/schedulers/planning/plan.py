@@ -105,13 +105,14 @@ class SearchPlan:
         :param time_limit: seconds for each call; only a site that can end calls keeps it.
         :param scalars: names of values that views show besides the reward.
         """
-        attribute = searcher.reward_attribute
+        attribute, rules = searcher.reward_attribute, NaiveStopCriterion()
+        rules.max_tries = max_tries  # here also 0: nothing but what an earlier run has found
         return cls(
             config=config,
             space=space,
             template=Template("", space, RESERVED),
             searcher=searcher,
-            stop=StopCriteria(NaiveStopCriterion(max_tries=max_tries), criteria),
+            stop=StopCriteria(rules, criteria),
             filter=None,
             assessor=None if assessor is None else build_assessor(assessor, searcher.optimize_mode),
             rule=RewardRule(attribute),

@@ -13,11 +13,12 @@ from operant.sites.slurm import SRUN_FLAGS
 from operant.space import Dict
 
 # A name as it can stand in braces: not `{"a": 1}` of some JSON, not `${HOME}` of the shell.
-_NAME = r"[A-Za-z_][\w.\-/]*(?:\([^(){}]*\))?"
+_NAME = r"[^\W\d][\w.\-/]*(?:\([^(){}]*\))?"
 # Doubled braces around a name mean the braces themselves.
 _HOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|(?<!\$)\{{(?P<name>{_NAME})\}}")
 _OPERATORS = frozenset("|&;<>()`\n")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_OPEN = re.compile(rf"(?<![\$\{{])\{{(?P<name>{_NAME})(?![\w.\-/(}}])")
 RESERVED = ("seed", "budget", "job_id")
 
 
@@ -42,6 +43,9 @@ class Template:
         self.used = set(_names_in(protected))
         for name in sorted(self.used - names - set(extra_names)):
             raise ConfigError(unknown("placeholder, there is no argument", name, sorted(names)), ("template",))
+        for opened in _OPEN.finditer(protected):  # of other names it may be an awk program's
+            if opened["name"] in names:
+                raise ConfigError(f"the placeholder {opened[0]!r} is never closed: {opened[0] + '}'!r}", ("template",))
         covered = self.used | {
             one for file in self.files if file in self.used for one in names if one.startswith(f"{file}(")
         }

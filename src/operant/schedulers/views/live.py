@@ -14,7 +14,7 @@ from operant.schedulers.planning.limits import last_valid
 from operant.status import UNDER_WAY, Status, counts_of
 from operant.tracking.journal import JournalReader
 from operant.tracking.journal.lease import read_lease
-from operant.tracking.reading.annotations import Annotations
+from operant.tracking.reading.summary import Annotations
 
 
 class LiveSearch:
@@ -117,7 +117,7 @@ class LiveSearch:
             else {
                 "number": best.number,
                 "reward": best.reward,
-                "settings": best.config,
+                "settings": best.settings,
                 "jobs": [job.id for job in state.jobs.values() if job.number == best.number and not job.is_check],
             },
             "counts": counts,

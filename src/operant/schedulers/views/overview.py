@@ -62,7 +62,7 @@ def _best(state: SearchState) -> dict[str, Any] | None:
     if best is None:
         return None
     jobs = [job.id for job in state.jobs.values() if job.number == best.number and not job.is_check]
-    return {"number": best.number, "reward": best.reward, "arg_dict": best.config, "jobs": jobs}
+    return {"number": best.number, "reward": best.reward, "arg_dict": best.settings, "jobs": jobs}
 
 
 def _job(job: JobRecord, state: SearchState, search: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _job(job: JobRecord, state: SearchState, search: str) -> dict[str, Any]:
         "name": f"{search}-{job.id}",
         "status": str(job.status),
         "reward": job.reward,
-        "arg_dict": state.proposals[job.number].config,
+        "arg_dict": state.proposals[job.number].settings,
         "started": job.started,
         "ended": job.ended,
         "run": f"{search}/{job.id}",

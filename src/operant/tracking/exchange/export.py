@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from operant._util.files import replacing
 from operant.errors import MissingExtraError, UsageError, nearest
-from operant.tracking.exchange.pictures import picture_size
 from operant.tracking.reading.run import Run
+from operant.tracking.recording.media import picture_format
 
 __all__ = ["FORMATS", "Format", "export_run", "find_format"]
 
@@ -108,7 +108,7 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
                 out.add_audio(item.tag, item.path.read_bytes(), item.step, item.wall)
             elif item.path.suffix in _TENSORBOARD_PICTURES:  # a film is a GIF that moves
                 data = item.path.read_bytes()
-                height, width = picture_size(data)
+                height, width = _picture_size(data)
                 out.add_image(item.tag, data, width, height, item.step, item.wall)
         for record in run.records("pr_curve"):
             out.add_pr_curve(record["tag"], _pr_rows(record), record["step"], record["wall"])
@@ -124,6 +124,13 @@ def _to_tensorboard(run: Run, folder: Path) -> None:
         if settings:
             metrics = [tag for record in run.records("hparams") for tag in record.get("metrics", ())]
             out.add_hparams(settings, metrics, run.summary.started or 0.0)
+
+
+def _picture_size(data: bytes) -> tuple[int, int]:
+    try:
+        return picture_format(data)[1] or (0, 0)
+    except UsageError:  # a file that is damaged, or not what its name says
+        return 0, 0
 
 
 # What TensorBoard shows as a picture.

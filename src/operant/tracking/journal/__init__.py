@@ -1,6 +1,6 @@
 """The journal of a search: every decision, appended before it is acted on, by the controller that holds the lease."""
 
-from operant.tracking.journal import compact
+from operant.tracking.journal import trial_lines
 from operant.tracking.journal.damage import Damage
 from operant.tracking.journal.inbox import Message, collect_messages, post_message
 from operant.tracking.journal.journal import Entry, Journal, JournalReader
@@ -15,6 +15,6 @@ __all__ = [
     "LeaseHeldError",
     "Message",
     "collect_messages",
-    "compact",
     "post_message",
+    "trial_lines",
 ]

@@ -20,15 +20,15 @@ from operant.tracking.format.blocks import (
     MAX_PAYLOAD,
     RECORDS,
     Block,
+    BlockTail,
     decode_blocks,
     encode_block,
     encode_file_header,
     encode_json,
 )
-from operant.tracking.format.tail import BlockTail
-from operant.tracking.journal.compact import SEVERAL, expand, records_in
 from operant.tracking.journal.damage import Damage, is_sound
 from operant.tracking.journal.lease import Lease
+from operant.tracking.journal.trial_lines import expand, records_in
 
 __all__ = ["JOURNAL_NAME", "Entry", "Journal", "JournalReader"]
 
@@ -63,7 +63,7 @@ class JournalReader:
         self.next_sequence = 0
         self.damage = Damage()
         self._tail = BlockTail(self.path)
-        self._read_to = FILE_HEADER_SIZE
+        self._last: Block | None = None
 
     def poll(self) -> Iterator[Entry]:
         for sequence, epoch, line in self.poll_lines():
@@ -91,10 +91,11 @@ class JournalReader:
                         sequence += 1
                         continue
                     epoch = line.get("epoch", 0)
-                    count = records_in(line) if line["type"] in SEVERAL else 1
+                    kind = line["type"]
+                    count = 2 if kind == "begun" else records_in(line) if kind == "done" else 1
                     if epoch >= self.epoch and sequence >= self.next_sequence:
                         if sequence > self.next_sequence:
-                            self.damage.add(self._read_to + -self._read_to % ALIGNMENT, sequence - self.next_sequence)
+                            self.damage.add(self._end_of_last(), sequence - self.next_sequence)
                         self.epoch, self.next_sequence = epoch, sequence + count
                         if count == 1:
                             line.pop("epoch", None)
@@ -102,7 +103,14 @@ class JournalReader:
                     sequence += count
                 if not lines:
                     self._skip(block, sequence, bytes(block.payload).count(b"\n") + 1)
-                self._read_to = block.offset + BLOCK_HEADER.size + len(block.payload)  # and padding
+                self._last = block
+
+    def _end_of_last(self) -> int:
+        """Where the block ends that was read last, its padding included."""
+        if self._last is None:
+            return FILE_HEADER_SIZE
+        end = self._last.offset + BLOCK_HEADER.size + len(self._last.payload)
+        return end + -end % ALIGNMENT
 
     def _skip(self, block: Block, sequence: int, records: int) -> None:
         """Pass over what a good checksum does not make sensible."""
@@ -123,8 +131,10 @@ class JournalReader:
     def _rest(self) -> bytes:
         try:
             with self.path.open("rb") as file:
-                file.seek(max(self.offset, FILE_HEADER_SIZE))
-                return file.read(_LONGEST_REST)
+                start = max(self.offset, FILE_HEADER_SIZE)
+                left = os.fstat(file.fileno()).st_size - start
+                file.seek(start)
+                return file.read(min(left, _LONGEST_REST)) if left > 0 else b""  # memory is taken for all that is asked
         except OSError:
             return b""
 
@@ -225,7 +235,7 @@ class Journal:
             return self._sequence - 1
 
     def append_line(self, line: str, records: int) -> None:
-        """Add a line that stands for several records; :mod:`operant.tracking.journal.compact` makes them."""
+        """Add a line that stands for several records; :mod:`operant.tracking.journal.trial_lines` makes them."""
         with self._lock:
             self._pending.append(line)
             self._counts.append(records)

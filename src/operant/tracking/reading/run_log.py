@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operant.tracking.format.blocks import MIXED, POINTS, RECORDS, Block, decode_records
+from operant.tracking.format.blocks import MIXED, POINTS, RECORDS, Block, BlockTail, decode_records
 from operant.tracking.format.segments import segment_files
-from operant.tracking.format.tail import BlockTail
 
 __all__ = ["RunLog", "Segment"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError, UsageError
@@ -73,15 +74,44 @@ def to_bytes(array: Any) -> Pixels:
     return (np.clip(np.nan_to_num(array), 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)  # type: ignore[no-any-return]
 
 
-def picture_format(data: bytes) -> tuple[str, tuple[int, ...] | None]:
-    """(suffix, height and width if it is cheap to tell) of an encoded picture."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
-        width, height = struct.unpack_from(">II", data, 16)
-        return ".png", (height, width)
-    for start, suffix in ((b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"RIFF", ".webp")):
+def picture_format(data: bytes) -> tuple[str, tuple[int, int] | None]:
+    """Suffix, and height and width where the first bytes tell them, of an encoded picture."""
+    for start, suffix, size in _PICTURES:
         if data.startswith(start):
-            return suffix, None
+            try:
+                return suffix, size(data)
+            except (struct.error, IndexError):
+                return suffix, None
     raise UsageError("a picture given as bytes must be a PNG, JPEG, GIF or WebP file")
+
+
+def _png_size(data: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from(">II", data, 16)
+    return height, width
+
+
+def _gif_size(data: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from("<HH", data, 6)
+    return height, width
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    """From the first frame header: a marker C0 to CF that is no table (C4, C8 and CC are)."""
+    place = 2
+    while True:
+        marker = data[place + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack_from(">HH", data, place + 5)
+            return height, width
+        place += 2 + struct.unpack_from(">H", data, place + 2)[0]
+
+
+_PICTURES: tuple[tuple[bytes, str, Callable[[bytes], tuple[int, int] | None]], ...] = (
+    (b"\x89PNG\r\n\x1a\n", ".png", _png_size),
+    (b"\xff\xd8\xff", ".jpg", _jpeg_size),
+    (b"GIF8", ".gif", _gif_size),
+    (b"RIFF", ".webp", lambda data: None),
+)
 
 
 def encode_png(pixels: Pixels) -> bytes:

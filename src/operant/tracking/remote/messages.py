@@ -11,7 +11,7 @@ from operant.errors import OperantError, UsageError
 from operant.tracking.format.blocks import encode_json, valid_text
 from operant.tracking.format.segments import segment_files
 from operant.tracking.journal.inbox import collect_messages, is_message_name, put_message
-from operant.tracking.reading.annotations import check_annotation
+from operant.tracking.reading.summary import check_annotation
 from operant.tracking.remote.client import Client, RefusedError
 
 __all__ = ["send_messages", "store_message"]

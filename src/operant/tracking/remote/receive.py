@@ -10,9 +10,8 @@ from typing import Any
 from operant._util.files import sync_data, write_all
 from operant.errors import OperantError, UsageError
 from operant.tracking.format.blobs import BLOB_NAME, BlobWriter
-from operant.tracking.format.blocks import FILE_HEADER_SIZE, SEGMENT_FILE, parse_file_header, scan_blocks
+from operant.tracking.format.blocks import FILE_HEADER_SIZE, SEGMENT_FILE, BlockTail, parse_file_header, scan_blocks
 from operant.tracking.format.segments import SEGMENT_NAME, segment_files
-from operant.tracking.format.tail import BlockTail
 from operant.tracking.places import run_dir
 
 __all__ = ["OffsetError", "Receiver"]

@@ -21,9 +21,8 @@ from typing import Any
 
 from operant.errors import UsageError
 from operant.tracking.format.blobs import BLOB_NAME
-from operant.tracking.format.blocks import RECORDS, decode_records
+from operant.tracking.format.blocks import RECORDS, BlockTail, decode_records
 from operant.tracking.format.segments import segment_files
-from operant.tracking.format.tail import BlockTail
 from operant.tracking.identity import is_alive
 from operant.tracking.journal.inbox import post_message
 from operant.tracking.places import cache_dir, iter_run_dirs, run_dir

@@ -5,6 +5,8 @@ import { on, replace } from "./lib/dom.js";
 import { failure } from "./lib/notice.js";
 import { go, pageKey, setShown } from "./lib/state.js";
 
+const LOOK_AGAIN = 2000;
+
 /** @typedef {{show: (main: HTMLElement, context: {path: string, signal: AbortSignal}) => Promise<void>}} View */
 
 /** @type {Array<[RegExp, string, () => Promise<View>]>} */
@@ -43,9 +45,27 @@ async function route() {
   } catch (error) {
     if (signal.aborted || /** @type {any} */ (error).name === "AbortError") return;
     replace(main, failure(error));
+    if (isAway(error)) recover(signal);
   } finally {
     if (!signal.aborted) main.removeAttribute("aria-busy");
   }
+}
+
+/** Whether the server was not reached, for data or for a module of the page. @param {any} error */
+function isAway(error) {
+  return error?.status === 0 || (error instanceof TypeError && /import|module/i.test(error.message));
+}
+
+/** Once the server answers, load the page anew: a module that failed to load is not asked for again by every browser. @param {AbortSignal} signal */
+function recover(signal) {
+  const timer = window.setInterval(async () => {
+    try {
+      if ((await fetch("/healthz", { signal })).ok) location.reload();
+    } catch {
+      // Not yet.
+    }
+  }, LOOK_AGAIN);
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 /** Links to our own pages are followed without loading the shell again. @param {MouseEvent} event */
@@ -93,7 +113,7 @@ function switchTheme() {
 on(document, "click", follow);
 on(document, "operant:navigate", route);
 on(document, "operant:live", (event) => {
-  const words = { on: "live", wait: "connecting", off: "not live" };
+  const words = { on: "live", wait: "connecting", off: "nothing to follow" };
   const dot = document.getElementById("live");
   const text = document.getElementById("live-text");
   if (dot) dot.dataset.live = event.detail;

@@ -20,8 +20,10 @@ from operant.errors import UsageError
 __all__ = ["Fires", "SpreadRates"]
 
 # Chosen by measurement (docs/wildfire.md): 8 + 24 neighbours and the straight front between those that stand side by
-# side. Rings 1 and 2 cost three quarters and lose 12 % of the area in strong wind; rings 1, 2, 4 cost twice as much.
-RINGS = (1, 3)
+# side. Rings 1 and 2 cost three quarters and lose 12 % of the area in strong wind; rings 1, 2, 4 cost twice as much
+# and serve fires that become narrow: more than three times as long as they are wide.
+RINGS, RINGS_OF_NARROW_FIRES = (1, 3), (1, 2, 4)
+NARROW = (1 - 1 / 9) ** 0.5  # their eccentricity
 _TINY = float(np.finfo(np.float64).tiny)  # trainings flush smaller numbers to 0, such as the one after 0
 SLOWEST = 1e-3  # m/min: what is slower does not spread; a day brings it 1.4 m
 
@@ -68,19 +70,21 @@ class Fires:
     Lines may be laid at any time in cells that do not burn yet.
 
     :param jit: compile with numba; None: where it is installed. Arrival times are the same.
+    :param rings: of neighbours; None: 32, and 56 for fires that become narrow.
     """
 
     def __init__(
-        self, count: int, shape: tuple[int, int], *, jit: bool | None = None, rings: Sequence[int] = RINGS
+        self, count: int, shape: tuple[int, int], *, jit: bool | None = None, rings: Sequence[int] | None = None
     ) -> None:
         self.count, self.shape = count, shape
-        self._margin = max(rings)
+        both = (RINGS, RINGS_OF_NARROW_FIRES) if rings is None else (rings, rings)
+        self._margin = max(map(max, both))
         height, self._width = shape[0] + 2 * self._margin, shape[1] + 2 * self._margin
-        self._stencil = make_stencil(self._width, tuple(rings))
+        self._stencils = [make_stencil(self._width, tuple(one)) for one in both]
         self._compiled = _compiled() if jit is not False else None
         if jit and self._compiled is None:
             raise UsageError("jit=True needs numba: pip install 'operant[jit]'")
-        self._packed = self._stencil.packed()
+        self._packed = [stencil.packed() for stencil in self._stencils]
         cells = height * self._width
         self._scratch = (np.empty(cells, np.int64), np.full(cells, -1, np.int64))
         self._time = np.full((count, cells), np.inf)
@@ -91,6 +95,7 @@ class Fires:
         self._ignitions: list[dict[int, float]] = [{} for _ in range(count)]
         self._rates: list[SpreadRates | None] = [None] * count
         self._upcoming = np.full(count, np.inf)
+        self._narrow = np.zeros(count, np.int64)  # which of the stencils
         self.duration = np.zeros((count, *shape))
         self.clock = np.zeros(count)
 
@@ -167,6 +172,7 @@ class Fires:
         margin = slice(self._margin, -self._margin)
         inner[:weathers, margin, margin] = rates.slowness
         self.duration[n] = rates.duration
+        self._narrow[n] = bool((rates.eccentricity > NARROW).any())
 
     def ignite(self, n: int, cells: Sequence[tuple[int, int]], at: float | None = None) -> None:
         """Set cells of fire n on fire, now or ``at`` a time to come; cells that cannot burn do not."""
@@ -201,11 +207,13 @@ class Fires:
             n, rows, columns = n[slower], rows[slower], columns[slower]
             self._set_factor(n, rows, columns, factor)
             flat = self._flat(rows, columns)
-            arguments = (self._time, self._fields, self._changes, self._width, self.clock, n, flat)
-            if self._compiled is None:
-                _spread_numpy.revise(*arguments, self._stencil)
-            else:
-                self._compiled.revise(*arguments, *self._packed)
+            arguments = (self._time, self._fields, self._changes, self._width, self.clock)
+            for kind in np.unique(self._narrow[n]):
+                here = self._narrow[n] == kind
+                if self._compiled is None:
+                    _spread_numpy.revise(*arguments, n[here], flat[here], self._stencils[kind])
+                else:
+                    self._compiled.revise(*arguments, n[here], flat[here], *self._packed[kind])
             self._keep_ignitions(n)
         return np.asarray(unburnt)
 
@@ -246,12 +254,22 @@ class Fires:
         goal[:] = self.clock + minutes if until is None else until
         if (goal < self.clock).any():
             raise UsageError(f"fires cannot burn backwards, from minute {self.clock.max():g} to {goal.min():g}")
-        arguments = (self._time, self._fields, self._changes, self._box, self._width, self.clock, goal, self._upcoming)
-        if self._compiled is None:
-            _spread_numpy.advance(*arguments, self._stencil)
-        else:
-            self._compiled.advance(*arguments, *self._scratch, *self._packed)
+        arguments = (self._time, self._fields, self._changes, self._box, self._width, self.clock)
+        for kind in np.unique(self._narrow):
+            until = np.where(self._narrow == kind, goal, self.clock)
+            if self._compiled is None:
+                _spread_numpy.advance(*arguments, until, self._upcoming, self._stencils[kind])
+            else:
+                self._compiled.advance(*arguments, until, self._upcoming, *self._scratch, *self._packed[kind])
         self.clock = goal
+
+    def look_ahead(self, other: Fires, which: Array, until: float) -> None:
+        """Be what the fires ``which`` [N] bool of another will be at minute ``until`` if no further line is laid."""
+        if self._changes.shape != other._changes.shape:
+            self._fields, self._changes = other._fields.copy(), other._changes.copy()
+        for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "clock"):
+            getattr(self, name)[which] = getattr(other, name)[which]
+        self.advance(until=np.where(which, np.maximum(until, self.clock), self.clock))
 
     def save_state(self) -> dict[str, Any]:
         """What changes as fires burn. Their rates are not in it: ``load_state`` wants them again."""

@@ -4,6 +4,7 @@ import { dashes, onTheme, palette } from "../lib/colors.js";
 import { h, replace } from "../lib/dom.js";
 import { number, tagOrder } from "../lib/format.js";
 import { Lines } from "./lines.js";
+import { notAboveZero } from "./paint.js";
 
 /** @typedef {{id: string, label: string, index: number, hidden: boolean}} BoardRun `index` chooses the colour: the run's own, or its group's */
 /** @typedef {import("./toolbar.js").ChartState} ChartState */
@@ -59,8 +60,9 @@ export function Board(parent, options) {
   let shownKey = "";
   let scheduled = 0;
   const note = h("p", { class: "faint small board-note", "aria-live": "polite" });
+  const legend = h("ul", { class: "board-legend", "aria-label": "Groups", hidden: true });
   const sections = h("div", { class: "stack" });
-  parent.append(note, sections);
+  parent.append(note, legend, sections);
 
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -225,8 +227,33 @@ export function Board(parent, options) {
       });
     }
     const alone = series.length === 1 && series[0].mean.length ? series[0].mean[series[0].mean.length - 1] : null;
-    slot.foot.textContent = alone === null ? (series.length ? "" : "no points here") : number(alone);
+    slot.foot.textContent = withoutPlace(series) ?? (alone === null ? (series.length ? "" : "no points here") : number(alone));
+    drawLegend();
     slot.card.dataset.ready = "true";
+  }
+
+  /** What a log axis leaves out, in words. @param {import("./paint.js").Line[]} series */
+  function withoutPlace(series) {
+    const { left, all } = view.log ? notAboveZero(series) : { left: 0, all: 0 };
+    if (!left) return null;
+    return left === all ? "no value is above 0: a log scale shows none" : `${left} of ${all} values are not above 0: a log scale leaves them out`;
+  }
+
+  /** Which colour is which group, and how many runs it has. */
+  function drawLegend() {
+    /** @type {Map<string, {color: string, runs: number}>} */
+    const groups = new Map();
+    const places = new Map(runs.map((one) => [one.id, one.index]));
+    for (const slot of view.group ? slots.values() : []) {
+      for (const one of slot.data) {
+        if (one.group === undefined) continue;
+        const runs = Math.max(one.runs?.length ?? 0, groups.get(one.group)?.runs ?? 0);
+        groups.set(one.group, { color: palette(places.get(one.runs?.[0] ?? "") ?? 0), runs });
+      }
+    }
+    legend.hidden = !groups.size;
+    replace(legend, [...groups].map(([name, one]) => h("li", null, h("i", { class: "swatch", style: { background: one.color } }),
+      name, h("span", { class: "faint" }, ` n = ${one.runs}`))));
   }
 
   /** @param {string | null} key @param {Slot} [except] */
@@ -258,6 +285,7 @@ export function Board(parent, options) {
       const before = view.x;
       runs = next.runs;
       view = next.view;
+      if (!view.group) drawLegend();
       lay(next.tags);
       const key = keyOf();
       if (key !== shownKey) asking = 0;

@@ -79,7 +79,7 @@ export function Lines(parent, options) {
     const font = "11px system-ui, sans-serif";
     const axis = { stroke: color.text, font, grid: { stroke: color.grid, width: 1 }, ticks: { stroke: color.line, width: 1, size: 4 } };
     plot = new uPlot({
-      width, height: settings.height, padding: [8, 12, 0, 0],
+      width, height: settings.height, padding: [8, 26, 0, 0], // half of the widest last tick: `100000`, `12:30:00`
       legend: { show: false },
       scales: {
         x: { time: settings.xKind === "wall", range: () => xRange },

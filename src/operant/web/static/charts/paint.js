@@ -99,6 +99,21 @@ export function yExtent(lines, from, to, log) {
   return [low - room, high + room];
 }
 
+/** How many values a log axis has no place for, and how many there are. @param {Line[]} lines */
+export function notAboveZero(lines) {
+  let left = 0;
+  let all = 0;
+  for (const line of lines) {
+    if (line.hidden) continue;
+    for (let i = 0; i < line.mean.length; i += 1) {
+      if (Number.isNaN(line.mean[i])) continue;
+      all += 1;
+      if (line.mean[i] <= 0) left += 1;
+    }
+  }
+  return { left, all };
+}
+
 /**
  * Ticks of a log axis: powers of ten, and 2 and 5 between them when there are few.
  * @param {number} low @param {number} high

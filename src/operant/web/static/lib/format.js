@@ -25,6 +25,11 @@ export function setting(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** The same where a column is narrow: four digits, so that no exponent is cut off. @param {unknown} value */
+export function shortSetting(value) {
+  return typeof value === "number" ? number(value) : setting(value);
+}
+
 /** Names in order, those of the machine and of the clock last: they are rarely what one looks for. @param {string[]} tags */
 export function tagOrder(tags) {
   const late = (/** @type {string} */ tag) => Number(isUpkeep(tag));

@@ -13,6 +13,7 @@ import { statusChip } from "../lib/status.js";
 import { showCode, showFiles, showSettings, showText } from "./run/facts.js";
 import { Console } from "./run/console.js";
 import { showDistributions } from "./run/distributions.js";
+import { showJob } from "./run/job.js";
 import { MediaPanel } from "./run/media.js";
 import { showTimers } from "./run/timers.js";
 
@@ -20,6 +21,7 @@ import { showTimers } from "./run/timers.js";
 /** @type {Tab[]} */
 const TABS = [
   { key: "charts", title: "Charts", count: (run) => run.scalar_tags.length, always: true },
+  { key: "job", title: "Job", count: (run) => (run.job_facts ? null : 0) },
   { key: "settings", title: "Settings", count: (run) => Object.keys(run.params).length, always: true },
   { key: "media", title: "Media", count: (run) => run.media.length },
   { key: "text", title: "Text", count: (run) => run.text.length },
@@ -32,8 +34,9 @@ const TABS = [
 ];
 
 /** @type {Record<string, (panel: HTMLElement, context: {run: any, signal: AbortSignal}) => void>} */
-const STILL = { settings: showSettings, text: showText, files: showFiles, timers: showTimers, distributions: showDistributions, code: showCode };
+const STILL = { job: showJob, settings: showSettings, text: showText, files: showFiles, timers: showTimers, distributions: showDistributions, code: showCode };
 const LOOK_AGAIN = 3000;
+const UNDER_WAY = ["PENDING", "RUNNING", "PAUSED"];
 
 /** @param {HTMLElement} main @param {{path: string, signal: AbortSignal}} context */
 export async function show(main, { signal }) {
@@ -61,7 +64,8 @@ export async function show(main, { signal }) {
   const chosen = () => {
     const wanted = state.get("tab", "");
     if (TABS.some((tab) => tab.key === wanted)) return wanted;
-    return run.scalar_tags.length ? "charts" : "settings";
+    if (run.scalar_tags.length) return "charts";
+    return run.job_facts ? "job" : "settings";
   };
 
   function drawTabs() {
@@ -115,7 +119,7 @@ export async function show(main, { signal }) {
 
   /** Differs when a panel that does not follow by itself has something new to show. @param {string} key */
   function markOf(key) {
-    return JSON.stringify([TABS.find((tab) => tab.key === key)?.count(run), key === "timers" && run.timers, key === "settings" && run.params]);
+    return JSON.stringify([TABS.find((tab) => tab.key === key)?.count(run), key === "timers" && run.timers, key === "settings" && run.params, key === "job" && run.job_facts]);
   }
 
   /** @param {string[]} tags @param {string} absent @param {AbortSignal} until @param {(run: any) => string[]} tagsOf */
@@ -163,7 +167,7 @@ export async function show(main, { signal }) {
     },
   });
   const timer = window.setInterval(() => {
-    if (run.status === "RUNNING" && !document.hidden) renew();
+    if (UNDER_WAY.includes(run.status) && !document.hidden) renew();
   }, LOOK_AGAIN);
   signal.addEventListener("abort", () => {
     leaving?.abort();
@@ -195,13 +199,15 @@ function Header(first) {
     const took = run.started ? duration((run.ended ?? Date.now() / 1000) - run.started) : "–";
     replace(facts, run.search ? h("span", null, run.name) : h("span", { class: "mono" }, run.id),
       run.search ? h("span", null, "search ", h("a", { href: `/searches/${encodeURIComponent(run.search)}` }, run.search)) : null,
-      h("span", null, `started ${clock(run.started)}`),
-      h("span", null, run.ended ? `ended ${clock(run.ended)}, took ${took}` : `for ${took}`),
+      run.job_facts ? h("span", { class: "job-words" }, run.job_facts.words) : null,
+      run.started ? h("span", null, `started ${clock(run.started)}`) : null,
+      run.started ? h("span", null, run.ended ? `ended ${clock(run.ended)}, took ${took}` : `for ${took}`) : null,
       run.attempt > 1 ? h("span", null, `attempt ${run.attempt}`) : null);
     replace(trouble,
       run.error ? h("pre", { class: "trouble", tabindex: "0", "aria-label": "Error" }, run.error) : null,
       (run.damage ?? []).length ? h("div", { class: "trouble" }, run.damage.map((/** @type {string} */ one) => h("p", null, one))) : null);
-    replace(actions, h("a", { class: "button", href: link("/compare", { runs: [run.id] }) }, "Compare"),
+    tags.element.hidden = note.element.hidden = !run.recorded; // they are kept with what was recorded
+    replace(actions, run.recorded ? h("a", { class: "button", href: link("/compare", { runs: [run.id] }) }, "Compare") : null,
       run.search && run.status === "RUNNING" ? h("button", { type: "button", class: "button danger", onclick: () => attempt(async () => {
         await post("/api/run/stop", { id: run.id });
         notice("Asked the search to stop this job.");

@@ -3,7 +3,7 @@ import { get, post, stream } from "../lib/api.js";
 import { noteEditor, tagEditor } from "../lib/annotate.js";
 import { h, on, quiet, replace } from "../lib/dom.js";
 import { emptyState } from "../lib/empty.js";
-import { ago, clock, duration, isUpkeep, number, runName, setting, tagOrder } from "../lib/format.js";
+import { ago, clock, duration, isUpkeep, number, runName, shortSetting, tagOrder } from "../lib/format.js";
 import { attempt, failure } from "../lib/notice.js";
 import { popover } from "../lib/popover.js";
 import { go, link, runLink, state } from "../lib/state.js";
@@ -80,7 +80,7 @@ export async function show(main, { signal }) {
       { key: "id", title: "Id", value: (one) => one.id, width: 250, sortable: false, hidden: true, render: (one) => h("span", { class: "mono" }, one.id) },
     ];
     const settings = known.params.map(settingFacts).sort((a, b) => Number(b.varies) - Number(a.varies));
-    for (const [at, { name, text, varies }] of settings.entries()) found.push({ key: `param.${name}`, title: name, group: "Settings", num: !text, hidden: at >= SHOWN_PARAMS || !varies, value: (one) => one.params[name], render: (one) => setting(one.params[name]) });
+    for (const [at, { name, text, varies }] of settings.entries()) found.push({ key: `param.${name}`, title: name, group: "Settings", num: !text, hidden: at >= SHOWN_PARAMS || !varies, value: (one) => one.params[name], render: (one) => shortSetting(one.params[name]) });
     for (const [at, tag] of tagOrder(known.tags).entries()) found.push({ key: `last.${tag}`, title: tag, group: "Last values", num: true, hidden: at >= SHOWN_TAGS || isUpkeep(tag), value: (one) => one.last[tag], render: (one) => number(one.last[tag]) });
     return found;
   }

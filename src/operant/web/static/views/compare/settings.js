@@ -1,6 +1,6 @@
 // The settings of the compared runs side by side; those that differ come first.
 import { h, replace } from "../../lib/dom.js";
-import { isUpkeep, number, setting, tagOrder } from "../../lib/format.js";
+import { isUpkeep, number, shortSetting, tagOrder } from "../../lib/format.js";
 import { runLink } from "../../lib/state.js";
 import { statusChip } from "../../lib/status.js";
 import { Table } from "../../lib/table.js";
@@ -40,9 +40,9 @@ function fill(parent, rows, labels, signal) {
   const columns = [
     { key: "name", title: "Run", value: (row) => labels.get(row.id), fixed: true, width: 210, render: (row) => h("a", { href: runLink(row.id), title: row.id }, labels.get(row.id)) },
     { key: "status", title: "Status", value: (row) => row.status, width: 108, render: (row) => statusChip(row.status) },
-    ...varied.map((name) => ({ key: `param.${name}`, title: name, group: "Settings that differ", num: true, value: (/** @type {any} */ row) => row.params[name], render: (/** @type {any} */ row) => setting(row.params[name]) })),
+    ...varied.map((name) => ({ key: `param.${name}`, title: name, group: "Settings that differ", num: true, value: (/** @type {any} */ row) => row.params[name], render: (/** @type {any} */ row) => shortSetting(row.params[name]) })),
     ...tags.map((tag, at) => ({ key: `last.${tag}`, title: tag, group: "Last values", num: true, hidden: at >= 6 || isUpkeep(tag), value: (/** @type {any} */ row) => row.last[tag], render: (/** @type {any} */ row) => number(row.last[tag]) })),
-    ...same.map((name) => ({ key: `param.${name}`, title: name, group: "Settings that are the same", num: true, hidden: true, value: (/** @type {any} */ row) => row.params[name], render: (/** @type {any} */ row) => setting(row.params[name]) })),
+    ...same.map((name) => ({ key: `param.${name}`, title: name, group: "Settings that are the same", num: true, hidden: true, value: (/** @type {any} */ row) => row.params[name], render: (/** @type {any} */ row) => shortSetting(row.params[name]) })),
   ];
   const body = h("div");
   replace(parent, body);

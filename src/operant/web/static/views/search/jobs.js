@@ -1,7 +1,7 @@
 // The table of jobs: settings and scalars by choice, a small curve each, and what differs from the best.
 import { get, post } from "../../lib/api.js";
 import { h, on, quiet, replace, svg } from "../../lib/dom.js";
-import { ago, clock, duration, number, setting } from "../../lib/format.js";
+import { ago, clock, duration, number, setting, shortSetting } from "../../lib/format.js";
 import { attempt, notice } from "../../lib/notice.js";
 import { runLink, state } from "../../lib/state.js";
 import { statusChip } from "../../lib/status.js";
@@ -99,7 +99,7 @@ export function jobsCard(page) {
     const value = model.settings[name][row];
     const best = model.summary.best?.settings;
     const differs = best && JSON.stringify(value ?? null) !== JSON.stringify(best[name] ?? null);
-    return h("span", { class: ["setting", differs && "differs"], title: differs ? `the best has ${setting(best[name])}` : null }, setting(value));
+    return h("span", { class: ["setting", differs && "differs"], title: differs ? `${setting(value)}; the best has ${setting(best[name])}` : setting(value) }, shortSetting(value));
   }
 
   function stopButton(/** @type {number} */ row) {

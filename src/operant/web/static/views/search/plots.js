@@ -146,7 +146,7 @@ export function slicesCard(page) {
     const { jobs } = model;
     const rewards = model.rewards();
     const yDomain = model.rewardRange();
-    const steps = Array.from({ length: 16 }, (_, step) => scale(0.92 - (step / 15) * 0.85));
+    const steps = Array.from({ length: 16 }, (_, step) => scale(0.07 + (step / 15) * 0.85));
     const colors = jobs.id.map((_, row) => steps[Math.floor((row / Math.max(1, model.count)) * 16)]);
     for (const axis of model.axes.slice(0, MOST_SLICES)) {
       const values = model.settings[axis.name];
@@ -162,7 +162,7 @@ export function slicesCard(page) {
         lines: (row) => model.lines(row),
       });
     }
-    say(model.axes.length > MOST_SLICES ? `the first ${MOST_SLICES} of ${model.axes.length} settings; darker is later` : "darker is later");
+    say(model.axes.length > MOST_SLICES ? `the first ${MOST_SLICES} of ${model.axes.length} settings; brighter is later` : "brighter is later");
   }
   return { element, update };
 }

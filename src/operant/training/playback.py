@@ -45,7 +45,8 @@ class LoadedPolicy:
         self.mean_return = float(about["return"])
         self.returns: list[float] = []
         env = self.config.env
-        self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **_drawn(env.id, env.arguments, render_mode))
+        arguments = _drawn(env.id, {**env.arguments, **self.config.evaluation.arguments}, render_mode)
+        self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **arguments)
         algorithm, _ = find_algorithm(self.config.algorithm["name"])
         try:
             self.policy: Policy = algorithm.make_policy(
