@@ -172,6 +172,7 @@ ROWS = {
     "ppo": _training("cartpole-ppo", 100_000, 512, 40_960, 512),
     "a2c": _training("cartpole-a2c", 500_000, 512, 160_000, 512),
     "dqn": _training("cartpole-dqn", 50_000, 1_536, 6_144, 1_536),
+    "sac": _training("pendulum-sac", 20_000, 200, 500, 200),
     "add_scalar": Row(
         "SummaryWriter: {size:,} points, close",
         2_000_000,

@@ -6,12 +6,13 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import settings
-from tests.machine import MARK, left_behind, patience
+from tests.machine import DEAREST, MARK, left_behind, patience
 
 # Machines are shared: an example that takes long once is no failure. `make test` draws the same examples each time, so
 # that a change is judged by itself; `make test-long` looks for new ones.
@@ -22,6 +23,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: no ctrl-C would reach them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The dearest modules first: workers that are given them last would end long after the others."""
+    here = Path(__file__).parent
+    place = {here / name: number for number, name in enumerate(DEAREST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+
+
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """The guard against hanging for ever (pytest-timeout) waits longer on a machine that has much to do."""
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(patience(300)))
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

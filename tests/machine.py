@@ -1,4 +1,4 @@
-"""What the machine can do just now, and what a test session has left running on it."""
+"""What the machine can do just now, what takes long on it, and what a test session has left running on it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["MARK", "left_behind", "patience", "wait_until"]
+__all__ = ["DEAREST", "MARK", "left_behind", "patience", "wait_until"]
 
 MARK = "TEST_SESSION_OF_OPERANT"  # in the environment of all that a session starts
 PYTHONS = "multiprocessing.resource_tracker"  # Python's own helper lives as long as the process it helps
 QUIET_SPIN = 0.05  # seconds that `_spin` takes on an idle core of today
+
+# Modules that take longest on two quiet cores, the longest first.
+DEAREST = (
+    "benchmarks/test_regress.py", "system/test_examples.py", "web/test_page_runs.py",
+    "benchmarks/test_tracking_benchmark.py", "examples/test_task.py", "schedulers/engine/test_faults.py",
+    "web/test_page_searches.py", "framework/test_faults.py", "searchers/test_contract.py", "examples/test_plugins.py",
+    "searchers/test_bayes.py", "tracking/exchange/test_trackers.py", "framework/test_lockstep.py",
+    "framework/test_parallel.py", "auto/test_launch.py", "system/test_wheel.py", "tracking/test_remote_notes.py",
+    "examples/test_hpo.py", "training/test_devices.py", "framework/test_ray.py",
+)  # fmt: skip
 
 _spun = (float("-inf"), 1.0)
 

@@ -1,4 +1,4 @@
-"""docs/architecture.md names rooms, files and functions: they are there, and no room is missing."""
+"""What docs/architecture.md and docs/security.md name is there, and no room and no test of a promise is missing."""
 
 from __future__ import annotations
 
@@ -35,3 +35,17 @@ def test_every_hop_is_there() -> None:
 def test_every_file_that_is_named_is_there() -> None:
     for file in re.findall(r"`((?:\w+/)+\w+\.(?:py|js))`", TEXT):
         assert (SOURCE / file).is_file(), file
+
+
+def test_every_promise_of_security_has_a_test() -> None:
+    root = Path(__file__).parent.parent
+    lines = (root / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and not line.startswith("| what ")]
+    assert len(rows) > 15
+    for what, *_, tests in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
+        assert named, f"no test is named for: {what}"
+        for file, name in named:
+            assert re.search(rf"^def {name}\b", (root / file).read_text(encoding="utf-8"), re.MULTILINE), (
+                f"{file}::{name}"
+            )

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from tests.machine import MARK, left_behind, patience, wait_until
+from tests.machine import DEAREST, MARK, left_behind, patience, wait_until
 
 
 def test_a_process_that_a_test_leaves_behind_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +33,11 @@ def test_ctrl_c_reaches_children_also_in_the_background() -> None:
     child.send_signal(signal.SIGINT)
     assert child.wait(patience(20)) == -signal.SIGINT
     child.stdout.close()
+
+
+def test_the_dearest_modules_are_there() -> None:
+    here = Path(__file__).parent
+    assert [name for name in DEAREST if not (here / name).is_file()] == []
 
 
 def test_patience_grows_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,11 +97,14 @@ def unknown(what: str, word: object, known: Iterable[object]) -> str:
     """The sentence for a name that nobody knows: the nearest known one, or else all of them."""
     names = [str(name) for name in known]
     guess = _closest(word, names)
+    said = f"unknown {what} {str(word)!r:.200}"
     if guess is not None:
-        return f"unknown {what} {str(word)!r}; did you mean {guess!r}?"
+        return f"{said}; did you mean {guess!r:.200}?"
     if not names:
-        return f"unknown {what} {str(word)!r}; there are none to choose from"
-    return f"unknown {what} {str(word)!r}; known are {', '.join(sorted(names))}"
+        return f"{said}; there are none to choose from"
+    # Keys of a file may be anything.
+    shown = [name if name.isprintable() and len(name) <= 80 else repr(name)[:80] for name in sorted(names)[:100]]
+    return f"{said}; known are {', '.join(shown)}{', …' if len(names) > len(shown) else ''}"
 
 
 def _closest(word: object, known: Iterable[object]) -> str | None:

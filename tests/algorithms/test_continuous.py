@@ -142,8 +142,8 @@ def test_both_paths_make_the_same_steps(kind, activation):
         for key in metrics[0]:
             assert metrics[0][key] == pytest.approx(metrics[1][key], rel=2e-3, abs=1e-4), key
         for one, other in zip(*(one._moved for one in pair), strict=True):
-            np.testing.assert_allclose(one[1].array, other[1].array, rtol=1e-3, atol=3e-5)
-            np.testing.assert_allclose(one[3].array, other[3].array, rtol=1e-3, atol=3e-5)
+            np.testing.assert_allclose(one.flat.array, other.flat.array, rtol=1e-3, atol=3e-5)
+            np.testing.assert_allclose(one.target_flat.array, other.target_flat.array, rtol=1e-3, atol=3e-5)
         np.testing.assert_allclose(pair[0]._flat.array, pair[1]._flat.array, rtol=1e-3, atol=3e-5)
 
 
@@ -155,8 +155,8 @@ def test_targets_bootstrap_unless_terminated(kind, fused):
     batch = transitions(np.random.default_rng(0), rows=3)
     batch["terminated"] = np.array([True, False, False])
     batch["truncated"] = np.array([False, True, False])  # cut off: what would have come counts
-    for flat in (one[3] for one in agent._moved):
-        flat.array[:] = 0.0
+    for one in agent._moved:
+        one.target_flat.array[:] = 0.0
     agent._target_critics.critics[0].q[-1].bias.data[:] = 10.0  # every state is worth 10, less what entropy adds
     _, target = (agent._fused_critic_gradient if fused else agent._critic_gradient)(batch)
     np.testing.assert_allclose(target[0], batch["reward"][0], rtol=1e-6)
@@ -278,6 +278,23 @@ def test_pictures_and_dicts_learn_by_autograd_and_layer_norm_too(kind):
             metrics, _ = agent.learn(batch)
         assert all(math.isfinite(value) for value in metrics.values())
     assert any("LayerNorm" in type(part).__name__ for part in agent._critics.modules())
+
+
+def test_noise_by_state_has_the_deviation_that_is_learned_from_and_stays_for_some_steps():
+    model = ModelSettings(hidden=(16,), activation="relu", state_noise=True, state_noise_steps=2, log_std=-1.0)
+    agent = SAC(ROW, UNEQUAL, SACSettings(learning_starts=0), model)
+    obs = np.tile(np.random.default_rng(0).standard_normal(5).astype(np.float32), (20_000, 1))
+    output = agent._output(obs)
+    act = agent.actor(np.random.default_rng(1), 3, 20_000)
+    steps = [np.arctanh(act(obs, None, None)[1].astype(float)) for _ in range(3)]
+    np.testing.assert_allclose(steps[0].std(axis=0), np.exp(output[0, 3:]), rtol=0.05)
+    np.testing.assert_allclose(steps[0], steps[1], atol=1e-3)  # the same state, the same noise
+    assert np.abs(steps[1] - steps[2]).max() > 0.1
+    before = agent.weights()["log_std"]
+    metrics, _ = agent.learn(transitions(np.random.default_rng(0)))
+    assert math.isfinite(metrics["policy_loss"]) and (agent.weights()["log_std"] != before).any()
+    with pytest.raises(UsageError, match="for policies that are sampled"):
+        TD3(ROW, UNEQUAL, TD3Settings(), model)
 
 
 def _batch_of(space, rows):

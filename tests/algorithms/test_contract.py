@@ -55,3 +55,9 @@ class TestPrioritizedSAC(AlgorithmContract):
     name = "sac"
     settings: ClassVar = {**CONTROL, "prioritized": True, "n_step": 3, "actor_every": 2, "learn_temperature": False}
     envs = CONTINUOUS
+
+
+class TestDiscreteSAC(AlgorithmContract):
+    name = "discrete_sac"
+    settings: ClassVar = {**CONTROL, "prioritized": True}
+    envs = DISCRETE

@@ -295,6 +295,14 @@ def test_masked_actions_are_never_taken_nor_learned():
     assert log_prob.item() == pytest.approx(np.log(0.5))
 
 
+def test_noise_of_choices_is_finite_where_an_exponential_number_is_zero():
+    class Zeros:
+        def standard_exponential(self, shape, dtype):
+            return np.zeros(shape, dtype)
+
+    assert np.isfinite(make_head(action_spec(spaces.Discrete(3))).noise(Zeros(), 2, 2)).all()
+
+
 def test_a_gaussian_clips_for_the_environment_only():
     agent = PPO(spaces.Box(-9, 9, (5,), np.float32), SPACES["continuous"], model=ModelSettings(log_std=2.0))
     assert isinstance(agent._head, Gaussian)

@@ -12,7 +12,7 @@ def make_config(tmp_path):
 
     def make(algorithm="DQN", frame_config=None, train=None, test=None, **others):
         small = {"model": {"hidden": [16]}}
-        small |= {"batch_size": 16} if algorithm == "DQN" else {"rollout": 16}
+        small |= {"rollout": 16} if algorithm in ("PPO", "A2C") else {"batch_size": 16}
         if "models" in (frame_config or {}):
             small.pop("model")
         config = generate_algorithm_config(algorithm, {"frame_config": {**small, **(frame_config or {})}})

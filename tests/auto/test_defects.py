@@ -143,7 +143,7 @@ def test_11_epsilon_has_a_floor():
 def test_12_several_choices_at_once(make_config):
     space = {"env_name": "operant.envs.identity:MultiDiscreteIdentity"}
     assert launch(make_config("PPO", train=space, test=space)).episodes >= 9
-    with pytest.raises(UsageError, match="PPO and A2C take it"):
+    with pytest.raises(UsageError, match="PPO, A2C or SAC may take it"):
         launch(make_config("DQN", train=space, test=space))
 
 

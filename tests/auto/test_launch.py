@@ -80,6 +80,9 @@ def test_the_documents_config_runs_unchanged(tmp_path, monkeypatch, capsys):
     assert len(run.scalars("total_reward")) == len(run.scalars("evaluation/return")) >= 4
 
 
+PENDULUM = {"env_name": "Pendulum-v1", "arguments": {"max_episode_steps": 20}}
+
+
 @pytest.mark.parametrize(
     ("algorithm", "frame_config", "train"),
     [
@@ -88,11 +91,14 @@ def test_the_documents_config_runs_unchanged(tmp_path, monkeypatch, capsys):
         ("PPO", {"anneal_learning_rate": True}, {"num_envs": 4}),
         ("A2C", {"lr_scheduler": "StepLR", "lr_scheduler_args": [1, 0.5]}, {"num_envs": 2, "normalize_obs": True}),
         ("DQN", {"learning_starts": 10, "update_rate": 0.1, "update_steps": None}, {"act_kwargs": {"epsilon": 0.3}}),
+        ("SAC", {"learning_starts": 20}, {**PENDULUM, "num_envs": 2}),
+        ("DDPGPer", {"learning_starts": 20}, {**PENDULUM, "act_kwargs": {"noise_param": {"sigma": 0.5}, "mode": "ou"}}),
     ],
-    ids=["dqn", "dqn-prioritized-adamw", "ppo", "a2c-scheduled", "dqn-episodes"],
+    ids=["dqn", "dqn-prioritized-adamw", "ppo", "a2c-scheduled", "dqn-episodes", "sac", "ddpg-prioritized-episodes"],
 )
 def test_a_resumed_launch_equals_one_that_was_not_interrupted(make_config, tmp_path, algorithm, frame_config, train):
-    config = make_config(algorithm, frame_config, train, max_episodes=18)
+    test = {key: train[key] for key in ("env_name", "arguments") if key in train}
+    config = make_config(algorithm, frame_config, train, test, max_episodes=18)
     whole = launch({**config, "root_dir": str(tmp_path / "whole")})
     assert whole.exact and whole.epochs >= 3 and whole.episodes >= 18
     broken = {**config, "root_dir": str(tmp_path / "broken")}

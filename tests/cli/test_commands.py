@@ -23,7 +23,7 @@ HEAVY = {"torch", "ray", "sklearn", "scipy", "starlette", "uvicorn", "lightning"
 
 def command(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "operant", *words], capture_output=True, text=True, check=check, timeout=60
+        [sys.executable, "-m", "operant", *words], capture_output=True, text=True, check=check, timeout=patience(60)
     )
 
 
@@ -252,7 +252,11 @@ def test_nobody_reads_what_is_printed(words: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "operant", *words], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, "-m", "operant", *words],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=patience(120),
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,6 +13,7 @@ import pytest
 from tests.training.test_resume import Interrupted, assert_same, final_state, interrupt_at
 
 from operant.algorithms import ALGORITHMS
+from operant.cli import main
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.framework import Task
@@ -78,18 +79,22 @@ def test_each_is_one_short_file():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_operant_train_trains_it(name):
-    def operant(*words):
-        command = [str(Path(sys.executable).with_name("operant")), *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    out = operant("train", PLUGINS / f"cartpole-{name}.yaml")
-    assert "has reached stop_value 475" in out
-    assert f"cartpole-{name}" in operant("runs")
-    settings = operant("train", "--settings", name)
+def test_operant_train_trains_it(name, capsys):
+    command = [str(Path(sys.executable).with_name("operant")), "train", str(PLUGINS / f"cartpole-{name}.yaml")]
+    done = subprocess.run([*command, "evaluation.stop_value=150"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "has reached stop_value 150" in done.stdout
+    assert main(["runs"]) == 0 and f"cartpole-{name}" in capsys.readouterr().out
+    assert main(["train", "--settings", name]) == 0
+    settings = capsys.readouterr().out
     assert "population" in settings or "episodes" in settings
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_it_solves_cartpole(name, capsys):
+    assert main(["train", str(PLUGINS / f"cartpole-{name}.yaml")]) == 0
+    assert "has reached stop_value 475" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,6 +19,14 @@ def test_a_policy_is_used_in_a_program_of_ones_own(capsys: pytest.CaptureFixture
     assert int(total) >= 60  # an untrained policy gets 9 to 22
 
 
+def test_a_continuous_policy_acts_without_its_learner(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["continuous.py", "400"])
+    out = printed("continuous.py", capsys)
+    assert re.search(r"best mean return -\d+ at step \d+\nfour episodes elsewhere: \[-\d+, -\d+, -\d+, -\d+\]", out)
+
+
 @pytest.mark.long
 def test_presets_from_python(capsys: pytest.CaptureFixture[str]) -> None:
     found = re.findall(r"best mean return ([\d.]+)", printed("train_presets.py", capsys))

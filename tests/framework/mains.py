@@ -6,6 +6,9 @@ from typing import Any
 
 from operant.framework import Context, Task
 
+WAIT = 240.0
+"""Seconds that a wait may take on the slowest of machines; each ends as soon as it may."""
+
 
 def return_node_id(factor: int = 1) -> int:
     with Task() as task:
@@ -28,7 +31,7 @@ def train_and_evaluate(n_steps: int) -> dict[str, Any]:
                 while not ctx.finish:
                     if view.get("state_dict") is not None and view.get("train_iter") > last:
                         break
-                    view = view.wait_newer(timeout=30) or view
+                    view = view.wait_newer(timeout=WAIT) or view
                 if ctx.finish:
                     return
                 state, train_iter = view.state_dict, view.train_iter
@@ -57,7 +60,7 @@ def tell_peers_and_labels() -> tuple[list[int], list[str], bool]:
     with Task() as task:
         peers = sorted(task.router.peers)
         task.counter("seen").add()
-        task.router.wait_until(lambda: not peers or task.counter("seen").value == 3, 30)
+        task.router.wait_until(lambda: not peers or task.counter("seen").value == 3, WAIT)
         return peers, sorted(task.labels), task.match_labels("learner")
 
 
@@ -73,9 +76,9 @@ def exchange_events(n_events: int) -> list[Any]:
                 task.emit("number", number, only_remote=True)
             task.emit("number", "here", only_local=True)
             task.emit("number", "everywhere", unit="ms")
-            assert task.router.wait_until(lambda: len(done) == 2, 30)
+            assert task.router.wait_until(lambda: len(done) == 2, WAIT)
         else:
-            assert task.router.wait_until(lambda: len(heard) == n_events + 1, 30)
+            assert task.router.wait_until(lambda: len(heard) == n_events + 1, WAIT)
             task.emit("done", task.router.node_id)
         return heard
 
@@ -87,9 +90,9 @@ def early_event() -> list[int]:
         if task.router.node_id == 0:
             task.emit("early", 7)
             task.queue("go").put(True)
-            task.router.wait_until(lambda: task.finish, 30)
+            task.router.wait_until(lambda: task.finish, WAIT)
         else:
-            task.queue("go").get(timeout=30)
+            task.queue("go").get(timeout=WAIT)
             task.on("early", lambda value: heard.append(value))
             task.use(lambda ctx: setattr(ctx, "finish", bool(heard)))
             task.run()
@@ -114,10 +117,10 @@ def queue_round(mode: str, n_items: int) -> Any:
         node = task.router.node_id
         if node == 0:
             if mode == "drop_oldest":
-                assert task.wait_for("all put", timeout=30) is not None
+                assert task.wait_for("all put", timeout=WAIT) is not None
                 assert queue.qsize() == 3
                 return [queue.get()[1] for _ in range(3)], queue.dropped
-            items = [queue.get(timeout=30) for _ in range(2 * n_items)]
+            items = [queue.get(timeout=WAIT) for _ in range(2 * n_items)]
             assert all((array == number).all() for _, number, array in items)
             return [(source, number) for source, number, _ in items]
         if mode == "drop_oldest":
@@ -129,7 +132,7 @@ def queue_round(mode: str, n_items: int) -> Any:
                 return dropped
             return None
         for number in range(n_items):
-            assert queue.put((node, number, np.full(20_000, number)), timeout=30)
+            assert queue.put((node, number, np.full(20_000, number)), timeout=WAIT)
         return None
 
 
@@ -143,7 +146,7 @@ def queue_limits() -> list[str]:
         except TimeoutError as error:
             told.append(str(error))
         task.counter("empty seen").add()
-        task.router.wait_until(lambda: task.counter("empty seen").value == 2, 30)
+        task.router.wait_until(lambda: task.counter("empty seen").value == 2, WAIT)
         if task.router.node_id == 1:
             assert queue.put("first")
             try:
@@ -154,7 +157,7 @@ def queue_limits() -> list[str]:
             task.finish = True
             told.append(f"put at finish: {queue.put('third')}")
         else:
-            task.router.wait_until(lambda: task.finish, 30)
+            task.router.wait_until(lambda: task.finish, WAIT)
             told.append(f"get at finish: {queue.get()}, {queue.get()}")
             told.append(f"put at finish: {queue.put('x')}, {queue.put('y')}")
     return told
@@ -165,9 +168,9 @@ def count(n: int) -> Any:
         counter = task.counter("env_step")
         for _ in range(n):
             counter.add(2)
-        assert task.router.wait_until(lambda: counter.value == 3 * 2 * n, 30)
+        assert task.router.wait_until(lambda: counter.value == 3 * 2 * n, WAIT)
         task.counter("seen").add()
-        task.router.wait_until(lambda: task.counter("seen").value == 3, 30)
+        task.router.wait_until(lambda: task.counter("seen").value == 3, WAIT)
         return counter.value, counter.own, len(counter.per_writer())
 
 
@@ -181,14 +184,14 @@ def call_each_other() -> Any:
         if task.router.node_id == 0:
             big = np.arange(100_000)
             answers.append(bool((task.call(1, "double", big) == 2 * big).all()))
-            answers.append(task.call("node.2", "double", 21, timeout=30))
+            answers.append(task.call("node.2", "double", 21, timeout=WAIT))
             for peer, name in ((1, "fail"), (1, "unknown"), ("node.*", "double"), (9, "double")):
                 try:
                     task.call(peer, name)
                 except Exception as error:
                     answers.append(f"{type(error).__name__}: {error}")
             task.finish = True
-        task.router.wait_until(lambda: task.finish, 30)
+        task.router.wait_until(lambda: task.finish, WAIT)
         return answers
 
 
@@ -218,7 +221,7 @@ def snapshots(n_steps: int) -> Any:
 
         def read(ctx: Context) -> None:
             ctx.whose = node
-            view = task.parallel_ctx.wait_newer(30)
+            view = task.parallel_ctx.wait_newer(WAIT)
             if view is None or "step" not in view.peer(0):
                 return
             origin = view.peer(0)
@@ -257,7 +260,7 @@ def share_everything() -> Any:
             return [str(warning.message) for warning in caught]
         view = task.parallel_ctx
         while view is not None and "small" not in view:
-            view = view.wait_newer(30)
+            view = view.wait_newer(WAIT)
         task.run()
         return sorted(task.parallel_ctx.keys())
 
@@ -328,9 +331,9 @@ def die_and_go_on(node: int, deaths: list[int], n_steps: int, how: str) -> Any:
         task.use(work)
         task.run(max_step=n_steps, end_others=False)
         assert (tally.weights == tally.n).all()
-        assert task.router.wait_until(lambda: task.counter("passes").value == 2 * n_steps, 60)
+        assert task.router.wait_until(lambda: task.counter("passes").value == 2 * n_steps, WAIT)
         task.counter("seen").add()
-        task.router.wait_until(lambda: task.counter("seen").value == 2, 60)
+        task.router.wait_until(lambda: task.counter("seen").value == 2, WAIT)
         return tally.n, steps[0], task.router.spec.incarnation  # type: ignore[attr-defined]
 
 
@@ -463,7 +466,7 @@ def write_past_a_stopped_reader(n_steps: int) -> Any:
             task.emit("pid", os.getpid())
             has_stopped: list[bool] = []
             while not task.finish:
-                view = task.parallel_ctx.wait_newer(30)
+                view = task.parallel_ctx.wait_newer(WAIT)
                 if view is not None and view.get("weights") is not None:
                     assert len(np.unique(view.weights)) == 1
                     if not has_stopped:
@@ -471,7 +474,7 @@ def write_past_a_stopped_reader(n_steps: int) -> Any:
                         os.kill(os.getpid(), signal.SIGSTOP)
             return None
 
-        received = task.wait_for("pid", timeout=30)
+        received = task.wait_for("pid", timeout=WAIT)
         assert received is not None
         (pid,), _ = received
         reader_stopped_at: list[int] = []
@@ -518,7 +521,7 @@ def die_while_publishing(n_deaths: int) -> int:
 
         def read(ctx: Context) -> None:
             nonlocal n_read
-            view = task.parallel_ctx.wait_newer(30)
+            view = task.parallel_ctx.wait_newer(WAIT)
             if view is not None and view.get("weights") is not None:
                 assert len(np.unique(view.weights)) == 1, "torn"
                 n_read += 1
@@ -555,10 +558,10 @@ def write_peers() -> None:
     from pathlib import Path
 
     with Task() as task:
-        task.router.wait_until(lambda: len(task.router.peers) == 1, 60)
+        task.router.wait_until(lambda: len(task.router.peers) == 1, WAIT)
         peers = sorted(task.router.peers)
         task.counter("seen").add()
-        task.router.wait_until(lambda: task.counter("seen").value == 2, 60)
+        task.router.wait_until(lambda: task.counter("seen").value == 2, WAIT)
         path = Path(os.environ["OUT"]) / str(task.router.node_id)
         path.write_text(f"node.{task.router.node_id}: {peers}")
 
@@ -576,7 +579,7 @@ def evaluate_throughout(n_steps: int) -> list[bool]:
             task.counter("trained").add()
 
         def evaluate(ctx: Context) -> None:
-            ends.append(task.router.wait_until(lambda: task.counter("trained").value == n_steps, 60))
+            ends.append(task.router.wait_until(lambda: task.counter("trained").value == n_steps, WAIT))
 
         task.use(train, filter_labels=["node.0"])
         task.use(evaluate, filter_labels=["node.1"])
@@ -586,7 +589,7 @@ def evaluate_throughout(n_steps: int) -> list[bool]:
 
 def wait_for_finish() -> None:
     with Task() as task:
-        assert task.router.wait_until(lambda: task.finish, 60)
+        assert task.router.wait_until(lambda: task.finish, WAIT)
 
 
 def raise_finish() -> None:

@@ -200,7 +200,7 @@ def _apply(edits: Sequence[Edit], data: bytes) -> bytes:
 def _odd_value(rng: random.Random) -> Any:
     """What no writer of ours puts anywhere, or only somewhere else."""
     deep: Any = 1
-    for _ in range(rng.choice((3, 30, 900))):
+    for _ in range(rng.choice((3, 30, 300))):
         deep = rng.choice(([deep], {"a": deep}))
     return rng.choice(
         (

@@ -33,6 +33,7 @@ DQN = {
     "target_every": 40,
 }
 PRIORITIZED = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
+CONTROL = {"train_every": 8, "updates": 2, "learning_starts": 64, "buffer": 600, "batch": 16}
 
 TRAININGS: dict[str, dict[str, Any]] = {
     "ppo": {"env": CARTPOLE, "algorithm": PPO},
@@ -50,6 +51,10 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "dqn torch": {"env": CARTPOLE, "algorithm": DQN, "model": {"fused": False}},
     "dqn dict": {"env": {"id": ENVS + "DictIdentity", "num_envs": 3}, "algorithm": DQN},
     "dqn masked": {"env": {"id": ENVS + "MaskedIdentity", "num_envs": 3}, "algorithm": DQN},
+    "td3": {"env": PENDULUM, "algorithm": {"name": "td3", **CONTROL, "noise": "ou"}},
+    "sac": {"env": PENDULUM, "algorithm": {"name": "sac", **CONTROL, "prioritized": True, "n_step": 3}},
+    "sac torch": {"env": PENDULUM, "algorithm": {"name": "sac", **CONTROL}, "model": {"fused": False}},
+    "discrete sac": {"env": CARTPOLE, "algorithm": {"name": "discrete_sac", **CONTROL}},
 }
 
 

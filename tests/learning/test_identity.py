@@ -64,6 +64,7 @@ def config(env, algorithm, steps, **model):
         ("ContinuousIdentity", {"name": "ddpg", **CONTROL}, 4_000, -1.0),
         ("ContinuousIdentity", {"name": "td3", **CONTROL}, 4_000, -1.0),
         ("ContinuousIdentity", {"name": "sac", **CONTROL}, 4_000, -1.0),
+        ("MaskedIdentity", {"name": "discrete_sac", **CONTROL}, 4_000, 18.0),
         ("DiscreteIdentity", {**DQN, "dueling": True, "prioritized": True, "n_step": 3}, 8_000, 18.0),
     ],
     ids=lambda one: one if isinstance(one, str) else one["name"] if isinstance(one, dict) else str(one),
@@ -90,7 +91,9 @@ def test_the_seed_decides_everything(root, algorithm):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "steps"), [(PPO, 16_000), (A2C, 24_000)], ids=lambda one: one["name"] if isinstance(one, dict) else ""
+    ("algorithm", "steps"),
+    [(PPO, 16_000), (A2C, 24_000), ({"name": "sac", **CONTROL}, 4_000)],
+    ids=lambda one: one["name"] if isinstance(one, dict) else "",
 )
 def test_it_learns_with_noise_by_state(root, algorithm, steps):
     result = train(config("ContinuousIdentity", algorithm, steps, state_noise=True, log_std=-1.0), root=root)

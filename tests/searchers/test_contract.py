@@ -70,8 +70,8 @@ class TestSkopt(Built):
 
 class TestSkoptExtraTrees(Built):
     kind = "SkoptSearcher"
-    options = {"base_estimator": "ET", "n_initial_points": 10, "acq_func": "EI"}  # noqa: RUF012
-    trials = 14
+    options = {"base_estimator": "ET", "n_initial_points": 8, "acq_func": "EI"}  # noqa: RUF012
+    trials = 11
 
 
 class TestLamcts(Built):

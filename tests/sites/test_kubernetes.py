@@ -220,6 +220,7 @@ def test_a_template_keeps_what_it_says(cluster: StandIn, tmp_path: Path) -> None
         "apiVersion: batch/v1\nkind: Job\nmetadata: {labels: {team: a}}\nspec:\n  template:\n    spec:\n"
         "      containers:\n      - {name: main, image: 'mine:2', env: [{name: A, value: b}]}\n"
         "      - {name: side, image: s}\n"
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: b}\n"
     )
     cluster.runs = False
     heard = Heard(tmp_path, template=str(tmp_path / "job.yaml"), image=None, cpus=2, gpus=1, service_account="lab")
@@ -233,6 +234,7 @@ def test_a_template_keeps_what_it_says(cluster: StandIn, tmp_path: Path) -> None
     assert main["resources"]["limits"] == {"cpu": "2", "nvidia.com/gpu": 1}
     assert pod["serviceAccountName"] == "lab" and pod["restartPolicy"] == "Never"
     assert "secret" not in str(made), "tokens stay in the job's folder"
+    assert cluster.objects["configmaps"]["shared"]["data"] == {"a": "b"}
     heard.site.close()
 
 
@@ -273,6 +275,20 @@ def test_a_ray_job_gets_the_program_as_its_entrypoint(cluster: StandIn, tmp_path
 def test_mistakes_are_found_before_anything_runs(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         site_in(tmp_path, **settings).start(print)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("apiVersion: v1\nkind: Service\n", "a Service beside the job"),
+        ("apiVersion: v1\nkind: ConfigMap\n", "no objects with containers"),
+        ("apiVersion: [", "template.yaml:1"),
+    ],
+)
+def test_a_template_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "template.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        site_in(tmp_path, template=str(tmp_path / "template.yaml"))
 
 
 def test_what_objects_of_several_kinds_say() -> None:

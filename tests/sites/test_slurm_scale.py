@@ -102,6 +102,11 @@ class BusyCluster:
             else:
                 self.begin_simulated(task)
 
+    def wait_for_processes(self) -> None:
+        for task in self.tasks.values():
+            if task.process is not None:
+                task.process.wait(patience(20))
+
     def begin_simulated(self, task: Task) -> None:
         spec = json.loads(task.spec.read_text())
         task.ends_at = self.now() + self.random.uniform(1, 120)
@@ -157,7 +162,6 @@ def drive(folder: Path, cluster: BusyCluster, count: int, at_once: int) -> Count
     site._emit = events.append
     ends: Counter[str] = Counter()
     submitted = seen = 0
-    asked_at = -1e9
     deadline = time.monotonic() + patience(600)
     while len(ends) < count:
         assert time.monotonic() < deadline, f"{len(ends)} of {count} have ended"
@@ -172,12 +176,11 @@ def drive(folder: Path, cluster: BusyCluster, count: int, at_once: int) -> Count
             site.submit(jobs)
         site.work()
         site.read_notices()
-        if cluster.now() >= asked_at + site.poll:
-            asked_at = cluster.now()
-            site.reconcile()
+        site.reconcile()
         cluster.pass_time(0.5 if not cluster.real else 0.01)
         ends.update(one.token for one in events[seen:] if one.kind in ("ended", "lost"))
         seen = len(events)
+    cluster.wait_for_processes()
     return ends
 
 
@@ -223,5 +226,24 @@ def test_an_answer_that_nobody_expected_is_told_and_asked_again(tmp_path: Path) 
     while not any(one.kind == "ended" for one in events) and time.monotonic() < deadline:
         cluster.pass_time(0.02)
     site.close()
+    cluster.wait_for_processes()
     assert events[-1].info.get("code") == 0
     assert any("no list of jobs" in one.info.get("text", "") for one in events)
+
+
+class Closing(Site):
+    """It is closed at the worst moment: just before a thread forgets that somebody has woken it."""
+
+    def work(self) -> None:
+        self._closed.set()
+        self._wake.set()
+        super().work()
+
+
+def test_closing_never_waits_for_a_thread_that_sleeps(tmp_path: Path) -> None:
+    site = Closing(tmp_path, BusyCluster(0.0, 8, real=True))
+    site.start(lambda event: None)
+    for thread in site._threads:
+        thread.join(patience(10))
+        assert not thread.is_alive()
+    site.close()

@@ -110,6 +110,43 @@ def test_the_config_file_of_the_document_is_understood(tmp_path):
     assert config.device == "auto"  # cuda=True: a GPU where there is one
 
 
+def test_di_engines_continuous_control():
+    """Its configs for Pendulum, as they are shipped."""
+    env = {"collector_env_num": 8, "evaluator_env_num": 5, "act_scale": True, "n_evaluator_episode": 5}
+    learn = {"update_per_collect": 2, "batch_size": 128, "learning_rate_actor": 0.0005, "learning_rate_critic": 0.001}
+    td3 = {
+        "priority": False,
+        "model": {"obs_shape": 3, "action_shape": 1, "twin_critic": True, "action_space": "regression"},
+        "learn": {
+            **learn,
+            "ignore_done": True,
+            "actor_update_freq": 2,
+            "noise": True,
+            "noise_sigma": 0.1,
+            "noise_range": {"min": -0.5, "max": 0.5},
+        },
+        "collect": {"n_sample": 48, "noise_sigma": 0.1, "collector": {"collect_print_freq": 1000}},
+        "other": {"replay_buffer": {"replay_buffer_size": 20_000, "max_use": 16}},
+    }
+    create = {"env": {"type": "pendulum"}, "policy": {"type": "td3"}}
+    config = load_config({"main_config": {"env": env, "policy": td3}, "create_config": create})
+    found = config.algorithm_settings
+    assert (found.train_every, found.updates, found.smoothing, found.noise_scale, found.critics) == (48, 2, 0.1, 0.1, 2)
+    assert (found.learning_rate, found.actor_learning_rate, found.learning_starts) == (1e-3, 5e-4, 25_000)
+    assert config.model.hidden == (64, 64) and config.evaluation.every == 1000 * 24
+    sac = {
+        "random_collect_size": 1000,
+        "model": {"obs_shape": 3, "action_shape": 1, "actor_head_hidden_size": 128, "critic_head_hidden_size": 128},
+        "learn": {"learning_rate_q": 0.001, "learning_rate_policy": 0.001, "auto_alpha": True, "value_network": False},
+        "collect": {"n_sample": 10, "noise_sigma": 0.2},
+    }
+    create["policy"] = {"type": "sac"}
+    config = load_config({"main_config": {"seed": 3, "env": env, "policy": sac}, "create_config": create})
+    found = config.algorithm_settings
+    assert (found.temperature, found.temperature_rate, found.actor_learning_rate) == (0.2, 3e-4, None)
+    assert (config.seed, config.model.hidden, found.learning_starts) == (3, (128, 128), 1000)
+
+
 @pytest.mark.parametrize("name", sorted(list_presets()))
 def test_the_dialect_goes_both_ways(name):
     """Every setting that both know comes back as it was; what DI-engine cannot say is listed here."""
@@ -120,6 +157,9 @@ def test_the_dialect_goes_both_ways(name):
         "dqn": {"double", "exploration_fraction", "exploration_steps", "learning_starts"},
         "ppo": {"anneal_learning_rate", "anneal_clip", "optimizer_eps"},
         "a2c": {"anneal_learning_rate", "optimizer"},
+        "ddpg": {"target_every"},
+        "td3": {"target_every"},
+        "sac": {"target_every"},
     }[config.algorithm["name"]]
     for one in dataclasses.fields(config.algorithm_settings):
         if one.name not in unsaid:

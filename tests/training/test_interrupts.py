@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.machine import patience
 
 from operant.tracking import Run
 from operant.training import resume, train
@@ -122,7 +123,7 @@ def test_the_command_ends_with_130_also_where_the_signal_was_ignored(tmp_path: P
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patience(300),
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as in the background
     )
     assert begun.returncode == 130, begun.stderr

@@ -12,7 +12,7 @@ from operant.algorithms import find_algorithm
 from operant.errors import UsageError
 from operant.training.machin import from_machin, to_machin
 
-DQN, PPO, A2C = (find_algorithm(name)[1] for name in ("dqn", "ppo", "a2c"))
+DQN, PPO, A2C, TD3, SAC = (find_algorithm(name)[1] for name in ("dqn", "ppo", "a2c", "td3", "sac"))
 
 dqn_settings = st.builds(
     DQN,
@@ -41,9 +41,23 @@ on_policy = {
 }
 ppo_settings = st.builds(PPO, minibatch=st.integers(2, 64), epochs=st.integers(1, 9), clip=st.floats(0, 1), **on_policy)
 a2c_settings = st.builds(A2C, **on_policy)
+control = {
+    "batch": st.integers(1, 512),
+    "learning_rate": st.floats(1e-6, 0.1),
+    "actor_learning_rate": st.one_of(st.none(), st.floats(0.2, 1)),
+    "target_every": st.integers(1, 9),
+    "target_rate": st.floats(0.001, 1),
+    "increase_rate": st.floats(0, 1),
+    "critics": st.integers(1, 3),
+    "prioritized": st.booleans(),
+}
+td3_settings = st.builds(TD3, noise=st.sampled_from(["ou", "uniform"]), smoothing=st.floats(0, 1), **control)
+sac_settings = st.builds(
+    SAC, temperature=st.floats(0.1, 9), target_entropy=st.one_of(st.none(), st.floats(-9, 9)), **control
+)
 
 
-@given(st.one_of(dqn_settings, ppo_settings, a2c_settings))
+@given(st.one_of(dqn_settings, ppo_settings, a2c_settings, td3_settings, sac_settings))
 def test_there_and_back(settings):
     again, parts = from_machin(type(settings), to_machin(settings))
     assert again == settings

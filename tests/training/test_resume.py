@@ -83,6 +83,7 @@ def assert_same(one, other, path=""):
         (TD3, PENDULUM),
         (SAC, PENDULUM),
         (SAC, HOPPER),
+        ({**SAC, "name": "discrete_sac"}, MASKED),
     ],
     ids=lambda one: (
         f"{one.get('name') or one['id'].rpartition(':')[2]}{'+' if one.get('prioritized') else ''}"
@@ -145,7 +146,7 @@ def test_a_job_that_is_started_again_goes_on_exactly(root, tmp_path, monkeypatch
     assert list(Run(run).scalars("evaluation/return")["step"]) == [step for step, _ in whole.evaluations]
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+@pytest.mark.parametrize("algorithm", [PPO, A2C, SAC], ids=["ppo", "a2c", "sac"])
 def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
@@ -232,6 +233,9 @@ def test_an_earlier_checkpoint_without_a_checksum_is_read_and_told(saved):
     document = json.loads(path.read_text())
     del document["own_sha256"]
     path.write_text(json.dumps(document))
+    with pytest.raises(CheckpointError, match="was changed"):
+        saved.load(2)
+    path.write_text(json.dumps({**document, "format": "operant-checkpoint-1"}))
     assert saved.load()[0] == 2
     assert "no checksum of its own" in saved.notes[0]
 

@@ -46,8 +46,16 @@ __all__ = [
 ALGORITHMS = Registry("algorithm", entry_point_group="operant.algorithms")
 """Classes of `Algorithm` by their names in configs."""
 # torch is loaded with the module, when the name is asked for.
-for _name, _home in {"a2c": "a2c", "ddpg": "ddpg", "dqn": "dqn", "ppo": "ppo", "sac": "sac", "td3": "ddpg"}.items():
-    ALGORITHMS.declare(_name, f"operant.algorithms.{_home}:{_name.upper()}")
+for _name, _class in {
+    "a2c": "a2c:A2C",
+    "ddpg": "ddpg:DDPG",
+    "discrete_sac": "discrete_sac:DiscreteSAC",
+    "dqn": "dqn:DQN",
+    "ppo": "ppo:PPO",
+    "sac": "sac:SAC",
+    "td3": "ddpg:TD3",
+}.items():
+    ALGORITHMS.declare(_name, f"operant.algorithms.{_class}")
 
 _HOMES = {
     "A2C": "a2c",

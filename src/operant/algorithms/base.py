@@ -73,6 +73,16 @@ class BasePolicy:
         told = {"action": stored, **extras, **self._about(adapted, stored, mask)}
         return ActOut(action, extras.get("state"), told)
 
+    @property
+    def outputs(self) -> int:
+        return self.actions.outputs
+
+    def to_env(self, action: Array) -> Array:
+        return self.actions.to_env(action)
+
+    def from_env(self, action: Array) -> Array:
+        return action
+
     def _about(self, obs: Any, action: Array, mask: Array | None) -> dict[str, Any]:
         """What `act` says of actions besides what its actor does, such as their log-probability."""
         return {}

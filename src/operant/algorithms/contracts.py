@@ -145,6 +145,19 @@ class Policy(Protocol):
         """Actions for observations as the environment gives them; the slow door over `actor`."""
         ...
 
+    @property
+    def outputs(self) -> int:
+        """How many numbers its network gives for one observation."""
+        ...
+
+    def to_env(self, action: Array) -> Array:
+        """Actions as they are learned from [N, …], as the environment takes them."""
+        ...
+
+    def from_env(self, action: Array) -> Array:
+        """The inverse, for transitions that somebody else recorded."""
+        ...
+
     def weights(self) -> dict[str, Array]:
         """What acts, as names and arrays: enough for `load_weights` of a second instance to act alike."""
         ...

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
 from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.dialects import Values
 from operant.algorithms.noise import KINDS, ActionNoise
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
-from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
 from operant.errors import UsageError
 from operant.models.builders import PolicyNetwork, build_policy
 from operant.models.observations import to_tensors
@@ -58,6 +59,46 @@ class TD3Settings(DDPGSettings):
     )
 
 
+def _from_di_engine(theirs: Values) -> Values:
+    return {
+        "algorithm.smoothing": theirs["policy.learn.noise_sigma"] if theirs["policy.learn.noise"] else 0.0,
+        "algorithm.smoothing_limit": theirs["policy.learn.noise_range.max"],
+    }
+
+
+def _to_di_engine(ours: Values) -> Values:
+    smoothing, limit = ours["algorithm.smoothing"], ours["algorithm.smoothing_limit"]
+    return {
+        "policy.learn.noise": smoothing > 0.0,
+        "policy.learn.noise_sigma": smoothing or 0.2,
+        "policy.learn.noise_range": {"min": -limit, "max": limit},
+    }
+
+
+DDPGSettings.di_engine = di_engine_words(
+    "policy.learn.learning_rate_critic",
+    "policy.learn.learning_rate_actor",
+    {"policy.learn.actor_update_freq": "algorithm.actor_every", "policy.collect.noise_sigma": "algorithm.noise_scale"},
+    {
+        "policy.random_collect_size": 25_000,
+        "policy.other.replay_buffer.replay_buffer_size": 100_000,
+        "policy.model.twin_critic": False,
+        "policy.learn.learning_rate_critic": 1e-3,
+        "policy.learn.learning_rate_actor": 1e-3,
+        "policy.learn.noise": False,
+        "policy.learn.noise_sigma": 0.2,
+        "policy.learn.noise_range.max": 0.5,
+    },
+    ("policy.reward_batch_norm", "policy.learn.noise", "policy.learn.noise_sigma", "policy.learn.noise_range"),
+    _from_di_engine,
+    _to_di_engine,
+)
+TD3Settings.di_engine = replace(
+    DDPGSettings.di_engine,
+    defaults={**DDPGSettings.di_engine.defaults, "policy.model.twin_critic": True, "policy.learn.noise": True},
+)
+
+
 class DeterministicPolicy(ContinuousPolicy):
     """One action for each observation; it explores by noise."""
 
@@ -70,12 +111,15 @@ class DeterministicPolicy(ContinuousPolicy):
         self._noise = ActionNoise(settings.noise, settings.noise_scale, settings.noise_limit, self._size)
 
     def _build(self) -> PolicyNetwork:
+        if self.model.state_noise:
+            raise UsageError("model.state_noise is for policies that are sampled (SAC, PPO, A2C), not for this one")
         return build_policy(self.adapter, self._size, self.model, nn.Tanh())
 
     def _best(self, output: Array) -> Array:
         return output.copy()
 
-    def _explore(self, output: Array, rng: np.random.Generator) -> Array:
+    def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
+        output = self._output(obs)
         return np.clip(output + self._noise.draw(rng, len(output)), -1.0, 1.0)
 
 
@@ -83,6 +127,12 @@ class DDPG(DeterministicPolicy, OffPolicy):
     """Learns a deterministic policy by the gradient of a critic."""
 
     policy_class = DeterministicPolicy
+    model_roles: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("actor", "actor"),
+        ("actor", "its target"),
+        ("critic", "critic"),
+        ("critic", "its target"),
+    )
     _has_target_actor = True
 
     def _smoothing(self, rows: int) -> Array | None:
@@ -132,3 +182,4 @@ class TD3(DDPG):
 
     Settings = TD3Settings
     settings: TD3Settings
+    model_roles = (*DDPG.model_roles, ("critic", "second critic"), ("critic", "its target"))

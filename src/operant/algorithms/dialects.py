@@ -91,3 +91,10 @@ COMMON_RULES = (
     same("learning_rate", "learning_rate"),
     named("optimizer", "optimizer", {"adam": "Adam", "rmsprop": "RMSprop"}),
 )
+
+FRAMES: Mapping[str, tuple[str, Values]] = {
+    "hddpg": ("ddpg", {}),
+    "ddpgper": ("ddpg", {"prioritized": True}),
+    "dqnper": ("dqn", {"prioritized": True}),
+}
+"""Frames of Machin's that are settings here: name in small letters -> algorithm, and what it implies."""

@@ -18,7 +18,7 @@ from operant.algorithms.errors import DivergedError
 from operant.algorithms.off_policy_settings import OffPolicySettings
 from operant.errors import UsageError
 from operant.models.builders import Critics, PolicyNetwork, build_critics
-from operant.models.flat import FlatAdam, FlatParameters
+from operant.models.flat import FlatAdam, FlatParameters, FlatRMSprop, make_optimizer
 from operant.models.fused import FusedCritics, FusedMLP, is_fusable
 from operant.models.observations import to_array, to_tensors
 from operant.models.settings import ModelSettings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 _NOTHING: dict[str, Any] = {}
+_EPS = 1e-8  # of the optimizers
 
 
 def critic_loss(
@@ -50,6 +51,21 @@ def critic_gradient(
         gradient *= weight
     gradient *= gradient.dtype.type(2.0 / q.shape[1])
     return gradient
+
+
+class Followed:
+    """A module and its target network, which follows it slowly."""
+
+    def __init__(self, module: nn.Module, flat: FlatParameters, target: nn.Module, target_flat: FlatParameters) -> None:
+        self.flat, self.target_flat = flat, target_flat
+        # Looked up once: going through all layers at each move takes as long as the move.
+        self._buffers = list(zip(module.buffers(), target.buffers(), strict=True))
+
+    def move(self, share: float) -> None:
+        """Become ``share`` of the module and the rest of what the target was."""
+        self.target_flat.move_towards(self.flat, share)
+        for mine, its in self._buffers:
+            its.copy_(mine)
 
 
 class ContinuousPolicy(BasePolicy):
@@ -78,7 +94,8 @@ class ContinuousPolicy(BasePolicy):
             torch.manual_seed(seed)
             self.network = self._build()
         # Both sides take the same path, so that they live on the same device.
-        plain = self.adapter.is_flat and self.model.critic is None and not self.model.layer_norm
+        own = self.model.critic is not None or self.model.layer_norm or self.model.state_noise
+        plain = self.adapter.is_flat and not own
         self._fused = self.model.fused and plain and is_fusable(self.network.actor)
         self._device = self._place(self.network, fused=self._fused)
         self._flat = FlatParameters(self.network)
@@ -124,18 +141,18 @@ class ContinuousPolicy(BasePolicy):
             elif epsilon is None and self._steps < self.settings.learning_starts:
                 action = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
             else:
-                action = self._explore(self._output(obs), rng)
+                action = self._explore(obs, rng)
                 if epsilon:
                     by_chance = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
                     action = np.where(rng.random((rows, 1)) < epsilon, by_chance, action)
-            return self._to_env(action), action, _NOTHING
+            return self.to_env(action), action, _NOTHING
 
         return act
 
     def _best(self, output: Array) -> Array:
         raise NotImplementedError
 
-    def _explore(self, output: Array, rng: np.random.Generator) -> Array:
+    def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
         raise NotImplementedError
 
     def _output(self, obs: Any) -> Array:
@@ -144,9 +161,13 @@ class ContinuousPolicy(BasePolicy):
         with torch.no_grad(), self._modes.acting():
             return to_array(self.network(to_tensors(obs, self._device)))
 
-    def _to_env(self, action: Array) -> Array:
+    def to_env(self, action: Array) -> Array:
         within = np.clip(action * self._half + self._middle, self._low, self._high)  # what rounding adds goes
         return np.asarray(within.reshape(len(action), *self.actions.shape))
+
+    def from_env(self, action: Array) -> Array:
+        flat = (action.reshape(len(action), -1) - self._middle) / self._half
+        return np.asarray(np.clip(flat, -1.0, 1.0), np.float32)
 
 
 class OffPolicy(ContinuousPolicy, BaseAlgorithm):
@@ -156,13 +177,6 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
     ``discount`` [B] (what the value of ``next_obs`` counts: γ to the number of rewards summed, 0 after a termination)
     or ``terminated`` [B]; maybe with ``weight`` [B].
     """
-
-    model_roles: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("actor", "actor"),
-        ("actor", "its target"),
-        ("critic", "critic"),
-        ("critic", "its target"),
-    )
 
     def __init__(
         self,
@@ -183,12 +197,10 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         self._place(self.network, *others, fused=self._fused)
         self._critic_flat = FlatParameters(self._critics)
         target_flat = FlatParameters(self._target_critics)
-        self._moved: list[tuple[Any, FlatParameters, Any, FlatParameters]] = [
-            (self._critics, self._critic_flat, self._target_critics, target_flat)
-        ]
+        self._moved = [Followed(self._critics, self._critic_flat, self._target_critics, target_flat)]
         if self._target_network is not None:
             actor_flat = FlatParameters(self._target_network)
-            self._moved += [(self.network, self._flat, self._target_network, actor_flat)]
+            self._moved += [Followed(self.network, self._flat, self._target_network, actor_flat)]
             if self._fused:
                 assert isinstance(self._target_network.actor, nn.Sequential)
                 self._target_actor = FusedMLP(self._target_network.actor, actor_flat)
@@ -196,9 +208,10 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         if self._fused:
             self._q = _fused(self._critics, self._critic_flat, self.adapter.size)
             self._target_q = _fused(self._target_critics, target_flat, self.adapter.size)
-        self._move_targets(1.0)
-        self._actor_optimizer = FlatAdam(self._flat)
-        self._critic_optimizer = FlatAdam(self._critic_flat)
+        for one in self._moved:
+            one.move(1.0)
+        self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
+        self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
         self._rng = np.random.default_rng([seed, 1])
         self._updates = 0
         self._actor_metrics: Metrics = {}
@@ -226,10 +239,12 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             self._actor_metrics = self._fused_actor_gradient(batch["obs"]) if fused else self._actor_gradient(batch)
             self._step(self._flat, self._actor_optimizer, self._actor_rate)
         if self._updates % settings.target_every == 0:
-            self._move_targets(settings.target_rate)
-        size = error.mean(axis=0)
+            for one in self._moved:
+                one.move(settings.target_rate)
+        size = error.mean(axis=0) if settings.prioritized or self.measure else None
         if not self.measure:
             return {}, size
+        assert size is not None
         metrics = {
             "q_loss": float(np.square(error).mean(axis=1).sum()),
             "q_mean": float(q.mean()),
@@ -239,18 +254,14 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         }
         return metrics | self._actor_metrics, size
 
-    def _step(self, flat: FlatParameters, optimizer: FlatAdam, rate: float, largest: float = 0.0) -> float:
+    def _step(
+        self, flat: FlatParameters, optimizer: FlatAdam | FlatRMSprop, rate: float, largest: float = 0.0
+    ) -> float:
         norm = flat.clip_gradient(self.settings.max_gradient_norm)
         if not (math.isfinite(norm) and math.isfinite(largest)):
             raise DivergedError
         optimizer.step(rate)
         return norm
-
-    def _move_targets(self, share: float) -> None:
-        for module, flat, target, target_flat in self._moved:
-            target_flat.move_towards(flat, share)
-            for mine, its in zip(module.buffers(), target.buffers(), strict=True):
-                its.copy_(mine)
 
     def _discounted(self, batch: Any, following: Array) -> Array:
         """y = R + γⁿ V(s′)."""

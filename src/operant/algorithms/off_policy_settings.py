@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
+from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Values, same
 from operant.errors import UsageError
 from operant.settings import setting
 
@@ -60,6 +63,10 @@ class OffPolicySettings:
     max_gradient_norm: float = setting(
         1e9, "limit of the norm of each gradient; smaller: steadier, slower where gradients are large"
     )
+    optimizer: str = setting("adam", "adam, or rmsprop: without momentum")
+
+    di_engine: ClassVar[DIEngine]
+    machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
         whole = ("train_every", "batch", "buffer", "n_step", "target_every", "actor_every", "critics")
@@ -70,3 +77,135 @@ class OffPolicySettings:
             raise UsageError(f"algorithm.updates is {self.updates}; it must be at least 0")
         if not 0.0 < self.target_rate <= 1.0:
             raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+
+
+# -- how others spell these settings ----------------------------------------------------------------------------------
+_HEAD_SIZES = ("policy.model.actor_head_hidden_size", "policy.model.critic_head_hidden_size")
+
+
+def di_engine_words(
+    critic_rate: str,
+    actor_rate: str,
+    table: dict[str, str],
+    defaults: Values,
+    elsewhere: tuple[str, ...] = (),
+    read: Callable[[Values], Values] = lambda theirs: {},
+    write: Callable[[Values], Values] = lambda ours: {},
+) -> DIEngine:
+    """DI-engine's words for one of the family: the common ones and its own.
+
+    :param critic_rate, actor_rate: its keys of the two learning rates.
+    """
+
+    def read_all(theirs: Values) -> Values:
+        found: Values = {
+            "algorithm.critics": 2 if theirs["policy.model.twin_critic"] else 1,
+            "algorithm.target_every": 1,
+        }
+        if theirs[actor_rate] != theirs[critic_rate]:
+            found["algorithm.actor_learning_rate"] = theirs[actor_rate]
+        sizes = {theirs[key] for key in _HEAD_SIZES if key in theirs}
+        if len(sizes) > 1:
+            raise UsageError(
+                "policy.model.actor_head_hidden_size and critic_head_hidden_size differ; actor and critic have the "
+                "same hidden layers here, unless model.actor and model.critic name modules"
+            )
+        # DI-engine's heads have a layer of their own behind the encoder, which is one layer where none is told.
+        encoder = theirs.get("policy.model.encoder_hidden_size_list")
+        width = [*sizes] or [64]
+        found["model.hidden"] = [*encoder, *sizes] if encoder else width * 2
+        return found | read(theirs)
+
+    def write_all(ours: Values) -> Values:
+        rate = ours.get("algorithm.actor_learning_rate")
+        updates = ours["algorithm.updates"] or ours["algorithm.train_every"]
+        return {
+            "policy.model.twin_critic": ours["algorithm.critics"] > 1,
+            "policy.learn.update_per_collect": updates,
+            actor_rate: ours["algorithm.learning_rate"] if rate is None else rate,
+        } | write(ours)
+
+    return DIEngine(
+        table={
+            "policy.nstep": "algorithm.n_step",
+            "policy.priority": "algorithm.prioritized",
+            "policy.random_collect_size": "algorithm.learning_starts",
+            "policy.learn.batch_size": "algorithm.batch",
+            "policy.learn.update_per_collect": "algorithm.updates",
+            "policy.learn.target_theta": "algorithm.target_rate",
+            "policy.learn.discount_factor": "algorithm.gamma",
+            "policy.collect.n_sample": "algorithm.train_every",
+            "policy.other.replay_buffer.replay_buffer_size": "algorithm.buffer",
+            critic_rate: "algorithm.learning_rate",
+            **table,
+        },
+        defaults={"policy.collect.n_sample": 1, "policy.learn.update_per_collect": 1, **defaults},
+        # `ignore_done` works around what truncations do to DI-engine's targets; ours bootstrap at truncations. Here
+        # actions always fill the bounds (`act_scale`) and transitions are drawn until they are overwritten (`max_use`).
+        elsewhere=(
+            "env.act_scale",
+            "policy.on_policy",
+            "policy.action_space",
+            "policy.model.twin_critic",
+            "policy.model.action_space",
+            "policy.model.actor_head_type",
+            *_HEAD_SIZES,
+            actor_rate,
+            "policy.learn.ignore_done",
+            "policy.other.replay_buffer.max_use",
+            *elsewhere,
+        ),
+        read=read_all,
+        write=write_all,
+        steps_per_iteration=lambda theirs: float(
+            theirs["policy.collect.n_sample"] / theirs["policy.learn.update_per_collect"]
+        ),
+    )
+
+
+def _read_target(given: Values) -> Values:
+    rate, steps = given.get("update_rate"), given.get("update_steps")
+    if rate is None and steps is None:
+        raise UsageError(
+            "frame_config.update_rate and update_steps are both null: give a share (0.005, after each update) or a "
+            "number of updates between copies"
+        )
+    return {"target_every": 1 if steps is None else steps, "target_rate": 1.0 if rate is None else rate}
+
+
+def _write_target(settings: Values) -> Values:
+    every, rate = settings["target_every"], settings["target_rate"]
+    soft = rate != 1.0
+    return {"update_rate": rate if soft else None, "update_steps": None if every == 1 and soft else every}
+
+
+def _read_rates(given: Values) -> Values:
+    actor, critic = given.get("actor_learning_rate"), given.get("critic_learning_rate")
+    read: Values = {} if critic is None else {"learning_rate": critic}
+    return read if actor in (None, critic) else {**read, "actor_learning_rate": actor}
+
+
+def _write_rates(settings: Values) -> Values:
+    rate, actor = settings["learning_rate"], settings["actor_learning_rate"]
+    return {"actor_learning_rate": rate if actor is None else actor, "critic_learning_rate": rate}
+
+
+OffPolicySettings.machin = Machin(
+    rules=(
+        *(rule for rule in COMMON_RULES if rule.ours != ("learning_rate",)),
+        Rule(
+            ("actor_learning_rate", "critic_learning_rate"),
+            ("learning_rate", "actor_learning_rate"),
+            _read_rates,
+            _write_rates,
+        ),
+        same("replay_size", "buffer"),
+        same("q_increase_rate", "increase_rate"),
+        same("q_decrease_rate", "decrease_rate"),
+        Rule(("update_rate", "update_steps"), ("target_every", "target_rate"), _read_target, _write_target),
+        # Of the critics; it is not to be chosen.
+        Rule(("criterion",), (), lambda given: {}, lambda settings: {"criterion": "MSELoss"}),
+    ),
+    # Machin plays an episode and then makes one update for each of its steps. Rounds of this many steps do the same.
+    defaults={"updates": 0, "train_every": 32},
+)

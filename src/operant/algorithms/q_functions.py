@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,14 @@ class QFunction:
             return self.forward(obs, slot)
         with torch.no_grad(), self._modes.acting():
             return to_array(self.tensors(obs))
+
+    def evaluate(self, obs: Any) -> tuple[Array, Callable[[Array], None]]:
+        """Values of adapted observations, and what takes the gradient by them back into the network; the gradients of
+        a network without a fused form are added to those at hand."""
+        if self._parts:
+            return self.forward(obs), self.backward
+        out = self.tensors(obs)
+        return to_array(out), lambda grad: out.backward(to_tensors(grad, self._device))  # type: ignore[no-untyped-call]
 
     def tensors(self, obs: Any) -> torch.Tensor:
         """Q of adapted observations, with autograd."""

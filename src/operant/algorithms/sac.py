@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from operant.algorithms.contracts import Array, Metrics
+from operant.algorithms.contracts import Actor, Array, Metrics
+from operant.algorithms.dialects import same
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
-from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
 from operant.errors import UsageError
-from operant.models.builders import PolicyNetwork, build_policy
-from operant.models.observations import to_tensors
+from operant.models.builders import PolicyNetwork, StateNoiseNetwork, build_policy
+from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -43,6 +44,37 @@ class SACSettings(OffPolicySettings):
         super().__post_init__()
         if self.temperature <= 0.0:
             raise UsageError(f"algorithm.temperature is {self.temperature}; it must be above 0")
+
+
+SACSettings.di_engine = di_engine_words(
+    "policy.learn.learning_rate_q",
+    "policy.learn.learning_rate_policy",
+    {
+        "policy.learn.alpha": "algorithm.temperature",
+        "policy.learn.auto_alpha": "algorithm.learn_temperature",
+        "policy.learn.learning_rate_alpha": "algorithm.temperature_rate",
+        "policy.learn.target_entropy": "algorithm.target_entropy",
+    },
+    {
+        "policy.random_collect_size": 10_000,
+        "policy.model.twin_critic": True,
+        "policy.learn.learning_rate_q": 3e-4,
+        "policy.learn.learning_rate_policy": 3e-4,
+        "policy.learn.learning_rate_alpha": 3e-4,
+        "policy.learn.alpha": 0.2,
+    },
+    # SAC explores by its own noise, has no network for V, and learns the logarithm of the temperature.
+    ("policy.collect.noise_sigma", "policy.learn.value_network", "policy.learn.log_space"),
+)
+SACSettings.machin = replace(
+    OffPolicySettings.machin,
+    rules=(
+        *OffPolicySettings.machin.rules,
+        same("target_entropy", "target_entropy"),
+        same("initial_entropy_alpha", "temperature"),
+        same("alpha_learning_rate", "temperature_rate"),
+    ),
+)
 
 
 def squashed_log_prob(noise: torch.Tensor, log_std: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
@@ -88,15 +120,49 @@ class SquashedGaussianPolicy(ContinuousPolicy):
     Settings = SACSettings
     settings: SACSettings
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._matrix: Array | None = None  # E of each environment [N, F, A], and how many steps it was used
+        self._matrix_steps = 0
+
     def _build(self) -> PolicyNetwork:
-        return build_policy(self.adapter, 2 * self._size, self.model)
+        if not self.model.state_noise:
+            return build_policy(self.adapter, self.outputs, self.model)
+        return StateNoiseNetwork(
+            build_policy(self.adapter, self._size, self.model), self._size, float(self.model.log_std)
+        )
+
+    @property
+    def outputs(self) -> int:
+        return 2 * self._size
 
     def _best(self, output: Array) -> Array:
         return np.asarray(np.tanh(output[:, : self._size]))
 
-    def _explore(self, output: Array, rng: np.random.Generator) -> Array:
-        mean, log_std = output[:, : self._size], np.clip(output[:, self._size :], *_LOG_STD)
+    def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
+        if rng is not None and not self.model.state_noise_steps:
+            self._matrix = None  # a new one for each rollout
+        return super().actor(rng, steps, rows, epsilon=epsilon)
+
+    def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
+        output = self._output(obs)
+        mean = output[:, : self._size]
+        if self.model.state_noise:
+            return np.asarray(np.tanh(mean + self._state_noise(obs, rng)))
+        log_std = np.clip(output[:, self._size :], *_LOG_STD)
         return np.asarray(np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)))
+
+    def _state_noise(self, obs: Any, rng: np.random.Generator) -> Array:
+        """f(s) E; the matrix stays for some steps."""
+        with torch.no_grad(), self._modes.acting():
+            features = to_array(self.network.features(to_tensors(obs, self._device)))
+        shape = (len(features), features.shape[1], self._size)
+        used_up = self.model.state_noise_steps and self._matrix_steps >= self.model.state_noise_steps
+        if self._matrix is None or self._matrix.shape != shape or used_up:
+            self._matrix, self._matrix_steps = rng.standard_normal(shape, dtype=np.float32), 0
+        self._matrix_steps += 1
+        weights = self._matrix * np.exp(to_array(self.network.log_std))
+        return np.asarray(np.einsum("nf,nfa->na", features, weights))
 
 
 class SAC(SquashedGaussianPolicy, OffPolicy):
@@ -114,7 +180,7 @@ class SAC(SquashedGaussianPolicy, OffPolicy):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         settings = self.settings
-        self._log_temperature = _ScalarAdam(math.log(settings.temperature))
+        self._log_temperature = ScalarAdam(math.log(settings.temperature))
         self._target_entropy = -float(self._size) if settings.target_entropy is None else settings.target_entropy
 
     @property
@@ -174,14 +240,17 @@ class SAC(SquashedGaussianPolicy, OffPolicy):
             self._log_temperature.step(entropy - self._target_entropy, rate)
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "log_temperature": self._log_temperature.state_dict()}
+        noise = {"matrix": self._matrix, "steps": self._matrix_steps}
+        return {**super().state_dict(), "log_temperature": self._log_temperature.state_dict(), "state_noise": noise}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._log_temperature = _ScalarAdam(**state["log_temperature"])
+        self._log_temperature = ScalarAdam(**state["log_temperature"])
+        noise = state.get("state_noise", {"matrix": None, "steps": 0})
+        self._matrix, self._matrix_steps = noise["matrix"], int(noise["steps"])
 
 
-class _ScalarAdam:
+class ScalarAdam:
     """Adam of one number (Kingma and Ba 2015, algorithm 1)."""
 
     def __init__(self, value: float, mean: float = 0.0, square: float = 0.0, count: int = 0) -> None:

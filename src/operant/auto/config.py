@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
+from operant.algorithms.dialects import FRAMES
 from operant.auto.envs import find_environment
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.settings import fill, setting, to_mapping
@@ -81,7 +82,7 @@ class Plan:
 
 def get_available_algorithms() -> list[str]:
     """The names that `frame` may have."""
-    return [name.upper() for name in ALGORITHMS.names]
+    return sorted([name.upper() for name in [*ALGORITHMS.names, *FRAMES]])
 
 
 def generate_training_config(
@@ -108,12 +109,12 @@ def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None =
     kind = algorithm_key(algorithm)
     given = result.get("frame_config", {})
     found, settings_class = find_algorithm(kind)
-    settings, _ = from_machin(settings_class, {})
+    settings, _ = from_machin(settings_class, _implied(algorithm))
     count = len(found.model_roles)
     parts = copied(PARTS)
     parts |= {"models": [None] * count, "model_args": [[] for _ in range(count)]}
     parts["model_kwargs"] = [{} for _ in range(count)]
-    result["frame"] = kind.upper()
+    result["frame"] = algorithm.upper()
     result["frame_config"] = {**parts, **to_machin(settings), **given}
     result.setdefault("gpus", [0])
     return result
@@ -133,10 +134,15 @@ def copied(config: Any) -> Any:
 
 
 def algorithm_key(name: str) -> str:
-    if not isinstance(name, str) or name.lower() not in ALGORITHMS:
+    if not isinstance(name, str) or not (name.lower() in ALGORITHMS or name.lower() in FRAMES):
         known = get_available_algorithms()
         raise UsageError(f"there is no algorithm {name!r}{nearest(str(name), known)}; known: {', '.join(known)}")
-    return name.lower()
+    return FRAMES[name.lower()][0] if name.lower() in FRAMES else name.lower()
+
+
+def _implied(name: str) -> Config:
+    """Settings that the name of a frame stands for."""
+    return dict(FRAMES[name.lower()][1]) if name.lower() in FRAMES else {}
 
 
 def check_config(config: Mapping[str, Any]) -> Plan:
@@ -153,7 +159,7 @@ def check_config(config: Mapping[str, Any]) -> Plan:
     asked_gpus(launch.gpus)
     kind = algorithm_key(launch.frame)
     _, settings_class = find_algorithm(kind)
-    frame_config = dict(launch.frame_config)
+    frame_config = {**_implied(launch.frame), **launch.frame_config}
     model = frame_config.pop("model", {})
     if not isinstance(model, Mapping):
         raise UsageError(f"'frame_config.model' is a group of settings such as {{'hidden': [64, 64]}}, got {model!r}")

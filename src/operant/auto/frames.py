@@ -46,6 +46,7 @@ class Frame:
         self.schedule: Any = None
         self._clock = 0.0
         self._stored: list[list[dict[str, Any]]] = []  # episodes as lists of steps
+        self._ou: Any = np.zeros(0)  # where Ornstein-Uhlenbeck noise stands
         self._rng = np.random.default_rng([plan.seed, 4])
         self._learn_rng = np.random.default_rng([plan.seed, 3])
 
@@ -96,9 +97,50 @@ class Frame:
             return tuple(torch.as_tensor(np.asarray(out[key])) for key in keys)
         return torch.as_tensor(self._act(state, False, **kwargs).action)
 
-    def act_with_noise(self, state: Mapping[str, Any], **kwargs: Any) -> torch.Tensor:
-        """An action as the algorithm explores."""
-        return torch.as_tensor(np.asarray(self._act(state, self.exploring, **kwargs).extras["action"]))
+    def act_with_noise(
+        self,
+        state: Mapping[str, Any],
+        noise_param: Any = None,
+        ratio: float = 1.0,
+        mode: str = "uniform",
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        """An action as the algorithm explores, or a continuous one with noise of these parameters times ``ratio``.
+
+        `noise_param`, in the units of the environment, by `mode`: ``uniform`` (low, high), ``normal`` (mean,
+        deviation), ``clipped_normal`` (mean, deviation, low, high), ``ou`` a dict of mu, sigma, theta and dt.
+        """
+        if noise_param is None:
+            out = self._act(state, self.exploring, **kwargs)
+            return torch.as_tensor(np.asarray(out.extras["action"] if self.sampled else out.action))
+        if self.sampled or self._algorithm().actions.discrete:
+            raise UsageError(f"noise_param is for continuous actions from replay, not for {self.plan.launch.frame}")
+        best = np.asarray(self._act(state, False, **kwargs).action)
+        if not self.exploring:
+            return torch.as_tensor(best)
+        noise = self._noise(mode, noise_param, best.shape)
+        return torch.as_tensor(self._algorithm().actions.to_env(best + np.asarray(ratio * noise, best.dtype)))
+
+    def _noise(self, mode: str, param: Any, shape: tuple[int, ...]) -> Any:
+        try:
+            if mode == "uniform":
+                low, high = param
+                return self._rng.uniform(low, high, shape)
+            if mode == "normal":
+                mean, deviation = param
+                return self._rng.normal(mean, deviation, shape)
+            if mode == "clipped_normal":
+                mean, deviation, low, high = param
+                return np.clip(self._rng.normal(mean, deviation, shape), low, high)
+            if mode == "ou":
+                told = {"mu": 0.0, "sigma": 1.0, "theta": 0.15, "dt": 0.01, **param}
+                before = self._ou if self._ou.shape == shape else np.zeros(shape)
+                back = told["theta"] * (told["mu"] - before) * told["dt"]
+                self._ou = before + back + told["sigma"] * np.sqrt(told["dt"]) * self._rng.standard_normal(shape)
+                return self._ou
+        except (TypeError, ValueError):
+            raise UsageError(f"noise_param is {param!r}, which is no noise of the mode {mode!r}") from None
+        raise UsageError(f"mode is uniform, normal, clipped_normal or ou; got {mode!r}")
 
     @property
     def sampled(self) -> bool:
@@ -164,6 +206,8 @@ class Frame:
         """Keep the transitions of one episode to learn from."""
         steps = steps_of(episode, self._algorithm().adapter, self.algorithm.actions)
         self.env_step += len(steps)
+        if not self.sampled:
+            steps = [{**step, "action": self.algorithm.from_env(step["action"])} for step in steps]
         if self.buffer is None:
             self._stored.append(steps)
             return
@@ -239,6 +283,7 @@ class Frame:
             "env_step": self.env_step,
             "train_iter": self.train_iter,
             "clock": self._clock,
+            "ou": self._ou,
             "rng": self._rng.bit_generator.state,
             "learn_rng": self._learn_rng.bit_generator.state,
             "rollout": [_row(step) for steps in self._stored for step in steps],
@@ -249,6 +294,7 @@ class Frame:
         self.env_step = int(state["env_step"])
         self.train_iter = int(state["train_iter"])
         self._clock = float(state["clock"])
+        self._ou = np.asarray(state.get("ou", self._ou))
         self._rng.bit_generator.state = state["rng"]
         self._learn_rng.bit_generator.state = state["learn_rng"]
         self._stored = _episodes([_batched(row) for row in state["rollout"]])

@@ -257,10 +257,10 @@ def probe(algorithm: Any, observation_space: Any) -> None:
                 f"{type(error).__name__}: {error}"
             ) from error
     first = output[0] if isinstance(output, tuple) else output
-    want = (2, algorithm.actions.outputs)
+    want = (2, algorithm.outputs)
     if not isinstance(first, torch.Tensor) or tuple(first.shape) != want:
         got = tuple(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
-        what = "logits or means" if algorithm.data.on_policy else "action values"
+        what = "action values" if algorithm.actions.discrete and not algorithm.data.on_policy else "logits or means"
         raise UsageError(
             f"frame_config.models: for 2 observations the network must give {what} of shape {want}, but gave {got}"
         )

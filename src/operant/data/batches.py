@@ -108,7 +108,7 @@ def add_step(buffer: ReplayBuffer, step: dict[str, Any]) -> None:
 def sample_batch(
     buffer: ReplayBuffer, size: int, rng: np.random.Generator, *, beta: float = 1.0, length: int = 0, burn_in: int = 0
 ) -> dict[str, Any]:
-    """A batch from replay: transitions, or with a `length` sequences; masks are taken out again, as ``next_mask``.
+    """A batch from replay: transitions, or with a `length` sequences; masks are apart again (``mask``, ``next_mask``).
 
     `beta` says how far importance weights correct for priorities.
     """
@@ -119,7 +119,7 @@ def sample_batch(
     else:
         batch = buffer.sample(size, rng)
     if isinstance(batch["obs"], dict) and set(batch["obs"]) == {"obs", "mask"}:
-        batch["next_mask"] = batch["next_obs"]["mask"]
+        batch["mask"], batch["next_mask"] = batch["obs"]["mask"], batch["next_obs"]["mask"]
         batch["next_obs"] = batch["next_obs"]["obs"]
         batch["obs"] = batch["obs"]["obs"]
     return batch

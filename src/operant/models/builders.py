@@ -180,6 +180,27 @@ class PolicyNetwork(nn.Module):
         return out
 
 
+class StateNoiseNetwork(PolicyNetwork):
+    """A policy that explores by noise f(s) E, with f(s) its last hidden layer and E a matrix of random weights (gSDE,
+    Raffin et al. 2021): `forward(obs)` -> means and logarithms of the deviations that this noise has, side by side."""
+
+    def __init__(self, network: PolicyNetwork, outputs: int, log_std: float) -> None:
+        super().__init__(network.actor, network.encoder)
+        self.log_std = nn.Parameter(torch.full((_last_inputs(network.actor), outputs), log_std))
+
+    def features(self, obs: Any) -> torch.Tensor:
+        """f(s)."""
+        assert isinstance(self.actor, nn.Sequential)
+        out: torch.Tensor = self.actor[:-1](obs if self.encoder is None else self.encoder(obs))
+        return out
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        assert isinstance(self.actor, nn.Sequential)
+        features = self.features(obs)
+        variance = features.square() @ torch.exp(2.0 * self.log_std) + 1e-6  # the floor of the authors' code
+        return torch.cat([self.actor[-1](features), 0.5 * torch.log(variance)], dim=1)
+
+
 class Critic(nn.Module):
     """`forward(obs, action) -> Q` of each row; a module of the user's own is called with both."""
 

@@ -61,21 +61,16 @@ class ClusterSite:
         self.by_http = one_of(channel, "channel", ("dir", "http")) == "http"
         self.address = address
         self._channel: ChannelServer | None = None
-        self.poll = poll
-        self.exit_wait = exit_wait
-        self.restarts = restarts
+        self.poll, self.exit_wait, self.restarts = poll, exit_wait, restarts
         self._emit: Callable[[Event], None] = lambda event: None
         self._open: dict[str, Attempt] = {}
         self._todo = Todo()
         self._lock = threading.RLock()
-        self._wake = threading.Event()
-        self._closed = threading.Event()
+        self._wake, self._closed = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        self._back_off = 0.0
-        self._try_at = 0.0
+        self._back_off = self._try_at = 0.0
+        self._asked_at, self._told_away = -1e9, ""
         self._strays_seen: set[str] = set()
-        self._asked_at = -1e9
-        self._told_away = ""
         self._ended_ids: list[str] = []
 
     # -- what a site of this kind says of itself ------------------------------------------------------------------
@@ -134,9 +129,9 @@ class ClusterSite:
         if self.by_http:
             self._channel = ChannelServer(self.folder, self.address)
         for name, step, wait in (
-            ("submit", self.work, lambda: self._wake.wait(self._try_at - self.now() if self._back_off else None)),
+            ("submit", self.work, lambda: self._wake.wait(self._due - self.now() if self._back_off else None)),
             ("notices", self.read_notices, lambda: self._closed.wait(NOTICE_SECONDS)),
-            ("status", self.reconcile, lambda: self._closed.wait(self.poll)),
+            ("status", self.reconcile, lambda: self._closed.wait(max(0.05, self._asked_at + self.poll - self.now()))),
         ):
             thread = threading.Thread(target=self._loop, args=(step, wait), name=f"operant-{name}", daemon=True)
             self._threads.append(thread)
@@ -158,9 +153,9 @@ class ClusterSite:
                 if attempt is None or attempt.cancelled is not None:
                     continue
                 attempt.cancelled = reason
-                order = {"cancel": reason, "grace": grace}
                 with contextlib.suppress(OSError):  # on a full disk it ends by the site's signal alone
-                    write_file(attempt.folder / f"cancel-{attempt.number}", json.dumps(order))
+                    order = json.dumps({"cancel": reason, "grace": grace})
+                    write_file(attempt.folder / f"cancel-{attempt.number}", order)
                 self._todo.ends.append(attempt)
         self._wake.set()
 
@@ -223,7 +218,8 @@ class ClusterSite:
             except Exception as error:  # a full disk, an answer that nobody expected: told, and tried again
                 self._note(f"{self.kind}: {type(error).__name__}: {error}")
                 self._back_off, self._try_at = 1.0, self.now() + 1.0
-            wait()
+            if not self._closed.is_set():  # a step forgets who has woken it, also who has for the last time
+                wait()
 
     def _ask(self) -> list[SiteJob]:
         self._asked_at = self.now()
@@ -232,7 +228,7 @@ class ClusterSite:
     def work(self) -> None:
         """Launch what waits and end what shall end; after an error later, and then a little later still."""
         self._wake.clear()
-        if self.now() < self._try_at:
+        if self.now() < self._due:
             return
         try:
             while self._launch_some() or self._end_some() or self._clean_some():
@@ -240,9 +236,13 @@ class ClusterSite:
             self._back_off = 0.0
         except SiteAwayError as error:
             self._back_off = min(LONGEST_BACK_OFF, max(1.0, self._back_off * 2))
-            # It is asked what has arrived before anything is launched again, and not more often than it ever is.
-            self._try_at = max(self.now() + self._back_off, self._asked_at + self.poll)
+            self._try_at = self.now() + self._back_off
             self._note(f"{self.kind} does not answer and is asked again: {error}")
+
+    @property
+    def _due(self) -> float:
+        """When the next try is due. What has arrived is asked first, and that not more often than it ever is."""
+        return max(self._try_at, self._asked_at + self.poll) if self._todo.batches else self._try_at
 
     def _launch_some(self) -> bool:
         todo, tried = self._todo, True
@@ -357,7 +357,7 @@ class ClusterSite:
         """Ask the site once, for all jobs, and settle what its word is needed for."""
         with self._lock:
             launched = [one for one in self._open.values() if one.launched]
-        if not launched:
+        if not launched or self.now() < self._asked_at + self.poll:
             return
         try:
             words = self._ask()

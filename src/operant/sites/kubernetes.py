@@ -29,6 +29,7 @@ _JOB: Object = {
     "spec": {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "job"}]}}},
 }
 _SECRET: Object = {"apiVersion": "v1", "kind": "Secret"}
+_FIELDS = ("apiVersion", "kind", "metadata", "spec", "data", "binaryData", "stringData", "type")
 _WRAPPER_BYTES = 64 << 20
 _DONE_SECONDS = 3600
 
@@ -38,7 +39,7 @@ class KubernetesSite(ClusterSite):
     """Jobs of a Kubernetes cluster whose pods see the search's folder.
 
     :param template: a manifest (YAML file) of a `Job`, `RayJob`, `DIJob` …; its first container runs the program.
-        Without it a plain `batch/v1` Job is made.
+        Without it a plain `batch/v1` Job is made. ConfigMaps and Secrets beside it are created and stay.
     :param image: what pods run; needs a Python ≥ 3.8, not Operant. A template may name it instead.
     :param python: the interpreter in the image.
     :param volumes: paths that pods see where they are here: ``/data``, or ``{path, host | claim, read_only}``; the
@@ -95,7 +96,7 @@ class KubernetesSite(ClusterSite):
         self.python = python
         self.pull_wait = parse_duration(pull_wait, ("pull_wait",), bare_unit="s") or 0.0
         self.memory = None if memory is None else parse_bytes(memory, ("memory",))
-        self.manifest = read_manifest(template) if template is not None else copy.deepcopy(_JOB)
+        self.manifest, self.beside = (copy.deepcopy(_JOB), []) if template is None else read_manifest(template)
         self._where = (kubeconfig, context, namespace)
         pod = pod_spec(self.manifest)
         self._fill(pod, image, pull_policy, service_account, node_selector, host_network, user)
@@ -132,8 +133,11 @@ class KubernetesSite(ClusterSite):
                 ("site", "volumes"),
             )
         jobs, pods = self._mirrors()
+        assert self._cluster is not None
         with contextlib.suppress(SiteAwayError):  # that passes; a refusal does not
             jobs.objects(), pods.objects()
+            for one in self.beside:
+                self._cluster.create(one)  # or it is there: searches may share it
         super().start(emit)
         for mirror in (jobs, pods):
             mirror.follow(lambda: None)
@@ -306,12 +310,24 @@ class KubernetesSite(ClusterSite):
             pod.setdefault("securityContext", {}).setdefault("runAsUser", user)
 
 
-def read_manifest(path: str) -> Object:
-    """The first object of a file that has pods."""
+def read_manifest(path: str) -> tuple[Object, list[Object]]:
+    """The object of a file that has pods, and the ConfigMaps and Secrets beside it."""
+    found: list[Object] = []
+    beside: list[Object] = []
     for one in read_documents(path):
-        if pod_templates(one):
-            return {key: one[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in one}
-    raise ConfigError(f"{path} has no object with containers", ("template",))
+        kept = {key: value for key, value in one.items() if key in _FIELDS}
+        if pod_templates(kept):
+            (kept.get("metadata") or {}).pop("projectPath", None)  # DI-toolkit's, no field that Kubernetes knows
+            found.append(kept)
+        elif one["kind"] in ("ConfigMap", "Secret"):
+            beside.append(kept)
+        else:
+            raise ConfigError(
+                f"{path}: a {one['kind']} beside the job is not made for a search; create it before", ("template",)
+            )
+    if len(found) != 1:
+        raise ConfigError(f"{path} has {len(found) or 'no'} objects with containers; one is needed", ("template",))
+    return found[0], beside
 
 
 def pod_templates(manifest: Any) -> list[Object]:

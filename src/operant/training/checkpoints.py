@@ -22,7 +22,8 @@ from operant._util.files import replacing, sync_folder, write_file
 from operant.data.chunks import check_chunks, read_arrays
 from operant.errors import OperantError
 
-FORMAT = "operant-checkpoint-1"
+FORMAT = "operant-checkpoint-2"
+_EARLIER = "operant-checkpoint-1"  # whose documents need not have a checksum of their own
 _ARRAY = "__array__"
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OSError, EOFError)
 
@@ -142,7 +143,7 @@ def unpack_state(
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{document_name} is cut short or not JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in (FORMAT, _EARLIER):
         raise CheckpointError(f"{document_name} is not of the format {FORMAT}")
     _check_own(document, document_name, notes)
     if hashlib.sha256(content).hexdigest() != document.get("sha256"):
@@ -161,10 +162,10 @@ def _own_checksum(document: Mapping[str, Any]) -> str:
 
 
 def _check_own(document: Mapping[str, Any], name: str, notes: list[str] | None) -> None:
-    if "own_sha256" not in document:
+    if "own_sha256" not in document and document.get("format") in (None, _EARLIER):
         if notes is not None:
             notes.append(f"{name} is of an earlier version and has no checksum of its own: a change would not be found")
-    elif document["own_sha256"] != _own_checksum(document):
+    elif document.get("own_sha256") != _own_checksum(document):
         raise CheckpointError(f"{name} was changed: its checksum differs")
 
 

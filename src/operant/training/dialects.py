@@ -14,6 +14,7 @@ _COMMON = {
     "env.collector_env_num": "env.num_envs",
     "env.n_evaluator_episode": "evaluation.episodes",
     "env.evaluator_env_num": "evaluation.num_envs",
+    "seed": "seed",
     "env.stop_value": "evaluation.stop_value",
     "policy.model.encoder_hidden_size_list": "model.hidden",
     "policy.learn.learning_rate": "algorithm.learning_rate",

@@ -116,4 +116,7 @@ def _unique(values: Iterable[Any]) -> list[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return is_number(value) and math.isfinite(value)
+    return is_number(value) and -_LARGEST <= value <= _LARGEST
+
+
+_LARGEST = 1e300  # a whole number beyond it, from a damaged journal, is no float

@@ -174,12 +174,12 @@ def _read_manifest(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[int, st
     try:
         manifest = json.loads(text)
         if manifest["format"] != FORMAT:
-            raise UsageError(f"its format is {manifest['format']!r}; this version of Operant reads {FORMAT}")
+            raise UsageError(f"its format is {manifest['format']!r:.80}; this version of Operant reads {FORMAT}")
         entries = manifest["files"]
         if len(entries) > _MOST_FILES:
             raise UsageError(f"it lists {len(entries)} files")
         for entry in entries:
-            name, size, digest = check_member_name(entry["name"]), int(entry["size"]), str(entry["sha256"])
+            name, size, digest = check_member_name(str(entry["name"])), int(entry["size"]), str(entry["sha256"])
             if size < 0 or name.casefold() in folded:
                 raise UsageError(f"its list names {name!r} twice, or with an impossible size")
             folded.add(name.casefold())

@@ -41,9 +41,14 @@ def load_plain_pickle(path: Path) -> Any:
         _check_steps(data)
         return _finished(_PlainUnpickler(io.BytesIO(data)).load(), {})
     except UsageError as error:
-        raise UsageError(f"{path.name} was not read: {error}") from None
+        raise UsageError(f"{path.name} was not read: {_one_line(error)}") from None
     except Exception as error:
-        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {error}") from None
+        raise UsageError(f"{path.name} cannot be read: {type(error).__name__}: {_one_line(error)}") from None
+
+
+def _one_line(error: Exception) -> str:
+    """What an error says, which may quote the file."""
+    return " ".join(str(error).split())[:300]
 
 
 def _check_steps(data: bytes) -> None:

@@ -205,7 +205,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_done(line: dict[str, Any]) -> bool:
     """Of a line that stands for a whole trial: whether it names its reward, its beginning and its reports."""
-    if type(line["values"].get(line["of"])) not in _NUMBER or line["wall"] is None:
+    if type(line["values"].get(line["of"])) not in _NUMBER or line.get("wall") is None:
         return False
     if not _is_number(line["started"] if "started" in line else line.get("returned", {}).get("time")):
         return False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Media", "Point", "Run", "Text"]
 
 
-_LATEST = 1e18  # ms; what damaged points say beyond that has no meaning
+_LATEST = 1e15  # seconds; what damaged points say beyond that has no meaning
 
 
 class Point(NamedTuple):
@@ -200,7 +200,7 @@ class Run:
     def history(self, tag: str) -> list[dict[str, Any]]:
         """A tag's points as assessors take them: ``{'iteration', 'value', 'created'}``, created in whole ms."""
         points = self.scalars(tag) if tag in self._chunks else empty_points()
-        created = np.nan_to_num(np.round(points["wall"] * 1000)).clip(-_LATEST, _LATEST).astype(np.int64)
+        created = np.round(np.nan_to_num(points["wall"]).clip(-_LATEST, _LATEST) * 1000).astype(np.int64)
         rows = zip(points["step"].tolist(), points["value"].tolist(), created.tolist(), strict=True)
         return [{"iteration": step, "value": value, "created": at} for step, value, at in rows]
 

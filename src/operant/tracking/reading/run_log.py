@@ -184,7 +184,7 @@ def _is_sound(record: dict[str, Any]) -> bool:
         value = record.get(key, ...)  # what is missing is of no kind
         if type(value) not in kinds or not (type(value) is not int or _is_number(value)):
             return False
-    if "wall" in record and not _is_time(record["wall"]):
+    if "wall" in record and not (_is_time(record["wall"]) and (kind != "start" or record["wall"] >= 0)):
         return False
     if kind == "series" and not all(map(_is_series, record["ids"])):
         return False

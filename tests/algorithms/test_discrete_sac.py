@@ -1,0 +1,92 @@
+"""Discrete SAC: its gradient against autograd, targets by hand, both paths, masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operant.algorithms.discrete_sac import DiscreteSAC, DiscreteSACSettings, policy_gradient, softmax
+from operant.errors import UsageError
+from operant.models import ModelSettings
+
+ROW = spaces.Box(-9, 9, (5,), np.float32)
+
+
+def transitions(rng, rows=16):
+    return {
+        "obs": rng.standard_normal((rows, 5)).astype(np.float32),
+        "next_obs": rng.standard_normal((rows, 5)).astype(np.float32),
+        "action": rng.integers(4, size=rows),
+        "reward": rng.standard_normal(rows).astype(np.float32),
+        "terminated": rng.random(rows) < 0.2,
+    }
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rows=st.integers(1, 20), masked=st.booleans(), temperature=st.sampled_from([0.01, 1.0]), seed=st.integers(0, 2**31)
+)
+def test_the_policys_gradient_is_that_of_autograd(rows, masked, temperature, seed):
+    rng = np.random.default_rng(seed)
+    logits = torch.tensor(rng.standard_normal((rows, 4)), requires_grad=True)
+    q = rng.standard_normal((rows, 4))
+    mask = rng.random((rows, 4)) < 0.6 if masked else None
+    if mask is not None:
+        mask[:, 1] = True
+    allowed = logits if mask is None else torch.where(torch.as_tensor(mask), logits, -1e8)
+    log = torch.log_softmax(allowed, dim=1)
+    each = (log.exp() * (temperature * log - torch.as_tensor(q))).sum(dim=1)
+    each.mean().backward()
+    loss, gradient = policy_gradient(*softmax(logits.detach().numpy(), mask), q, temperature)
+    np.testing.assert_allclose(loss, each.detach(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(gradient, logits.grad, rtol=1e-7, atol=1e-12)
+
+
+def test_targets_by_hand():
+    """Equal logits: V = mean of the smaller values + α log 4; after a termination the reward alone."""
+    agent = DiscreteSAC(ROW, spaces.Discrete(4), DiscreteSACSettings(gamma=0.5), ModelSettings(hidden=(8,)))
+    agent._flat.array[:] = 0.0
+    agent._followed.target_flat.array[:] = 0.0
+    for critic, values in zip(agent._targets, ([1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]), strict=True):
+        critic.q[-1].bias.data[:] = torch.tensor(values)
+    batch = transitions(np.random.default_rng(0), rows=2)
+    batch["terminated"] = np.array([False, True])
+    expected = batch["reward"] + np.array([0.5, 0.0]) * ((1 + 2 + 2 + 1) / 4 + 0.1 * np.log(4))
+    np.testing.assert_allclose(agent._next_values(batch, 0.1), expected, rtol=1e-6)
+    only = np.array([[False, True, False, False]] * 2)
+    expected = batch["reward"] + np.array([0.5, 0.0]) * 2.0  # one choice has no entropy
+    np.testing.assert_allclose(agent._next_values({**batch, "next_mask": only}, 0.1), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_both_paths_make_the_same_steps(masked):
+    pair = [
+        DiscreteSAC(
+            ROW,
+            spaces.Discrete(4),
+            DiscreteSACSettings(learning_rate=1e-2, actor_every=2, decrease_rate=0.5),
+            ModelSettings(hidden=(40, 33), activation="relu", orthogonal=False, fused=fused),
+        )
+        for fused in (True, False)
+    ]
+    assert [one.path.split()[0] for one in pair] == ["fused", "torch"]
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        batch = transitions(rng)
+        if masked:
+            batch["mask"] = batch["next_mask"] = np.array([[True, True, False, True]] * 16)
+        metrics = [one.learn(batch)[0] for one in pair]
+        for key in metrics[0]:
+            assert metrics[0][key] == pytest.approx(metrics[1][key], rel=2e-3, abs=1e-4), key
+        for flats in ("_flat", "_critic_flat"):
+            one, other = (getattr(agent, flats).array for agent in pair)
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=3e-5)
+
+
+def test_continuous_actions_are_refused():
+    with pytest.raises(UsageError, match="discrete_sac chooses one of n actions"):
+        DiscreteSAC(ROW, spaces.Box(-1, 1, (2,), np.float32))
