@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from operant.errors import UsageError
+from operant.sites import code
 from operant.sites.code import remove_tree, take_snapshot
 from operant.tracking.format.blocks import FILE_MAGIC
 
@@ -138,6 +139,21 @@ def test_a_job_of_any_user_may_write_over_its_files_but_not_over_large_ones_of_a
             remove_tree(base / "source")
 
         as_nobody(check)
+
+
+def test_where_blocks_can_be_shared_large_files_are_the_jobs_too(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def share(origin: int, copy: int) -> bool:  # what btrfs and xfs do, in bytes
+        return os.write(copy, os.pread(origin, 1 << 22, 0)) > 0
+
+    monkeypatch.setattr(code, "_share_blocks", share)
+    (source / "large.bin").write_bytes(bytes((1 << 20) + 1))
+    snapshot = take_snapshot(source, tmp_path / "store")
+    snapshot.lay_out(tmp_path / "work")
+    (tmp_path / "work" / "large.bin").write_bytes(b"mine")
+    assert snapshot.note is None and (tmp_path / "work" / "large.bin").stat().st_mode & 0o200
+    assert (snapshot.folder / "large.bin").stat().st_size == (1 << 20) + 1
 
 
 @pytest.mark.parametrize("tracked", [False, True])

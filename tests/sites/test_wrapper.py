@@ -126,6 +126,17 @@ def test_of_result_files_those_count_that_the_attempt_wrote(machine: Machine) ->
     assert machine.wait().info["results"] == ["result.pkl"]
 
 
+def test_the_wrapper_runs_under_the_python_of_old_images(tmp_path: Path) -> None:
+    ast.parse(Path(wrapper.__file__).read_text(), feature_version=(3, 8))
+    texts = {name: str(tmp_path / name) for name in ("stdout", "stderr")}
+    spec = {"token": "x/1/t", "attempt": 1, "argv": ["true"], "cwd": str(tmp_path), "folder": str(tmp_path), **texts}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    without = "del functools.cache, os.waitstatus_to_exitcode, os.pidfd_open, socket.send_fds, socket.recv_fds"
+    start = f"import functools, os, runpy, socket\n{without}\nrunpy.run_path({wrapper.__file__!r}, run_name='__main__')"
+    subprocess.run([PYTHON, "-I", "-S", "-c", start, "run", str(tmp_path / "spec.json")], check=True)
+    assert json.loads((tmp_path / "exit-1.json").read_text())["code"] == 0
+
+
 def test_cancel_is_gentle_first(machine: Machine) -> None:
     text = "import signal, sys, time\nsignal.signal(15, lambda *_: (print('bye'), sys.exit(3)))\n"
     text += "print(1, flush=True)\ntime.sleep(60)"

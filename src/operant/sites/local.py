@@ -94,7 +94,7 @@ class LocalSite:
         """Jobs die with their controller, so each has either written its exit file, is about to, or never ran."""
         deadline = time.monotonic() + DYING_SECONDS
         found = {token: self._find_one(token, deadline) for token in tokens}
-        lost = [token for token, one in found.items() if one.state == "unknown"]
+        lost = {token for token, one in found.items() if one.state == "unknown"}
         if lost:
             end_leftovers(self.folder, lost)
         return found

@@ -294,7 +294,7 @@ class Supervisor:
             return 0
         if self.control is not None and select.select([self.control], [], [], 0)[0] and not self._listen():
             return 0  # its controller is gone already; it never began
-        self.stamps = result_stamps(self.spec["cwd"])
+        self.stamps = {} if self.restart else result_stamps(self.spec["cwd"])
         began, began_wall = time.monotonic(), time.time()
         if self.reason is not None:  # it was cancelled before it began
             return self._finish(began_wall, 0.0)

@@ -225,6 +225,21 @@ def test_a_pickle_cannot_ask_for_endless_memory(tmp_path: Path) -> None:
         load_plain_pickle(path)
 
 
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_key_that_takes_for_ever_to_hash_is_refused(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "result.pkl"
+    key: tuple[Any, ...] = (1,)
+    for _ in range(8):
+        key = (key, key)
+    path.write_bytes(pickle.dumps({"acc": [(1, 2)] * 50, key: 1}, protocol))
+    assert load_plain_pickle(path)[key] == 1
+    doubled = b"g0\ng0\n\x86p0\n" * 60
+    for data in (b"(I1\nt" + b"2\x86" * 60, b"(I1\ntp0\n" + doubled, b"(I1\ntp0\n" + doubled.replace(b"p", b"N0p")):
+        path.write_bytes(b"}" + data + b"I1\ns.")
+        with pytest.raises(UsageError, match=r"too deeply|no pickle of plain data"):
+            load_plain_pickle(path)
+
+
 def test_what_a_pickle_says_of_arrays_is_checked_before_numpy_hears_of_it(tmp_path: Path) -> None:
     path = tmp_path / "result.pkl"
     same = np.arange(6, dtype=">i4").reshape(2, 3)

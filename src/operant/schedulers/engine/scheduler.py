@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     """How a search ended."""
 
     status: str
-    """FINISHED, KILLED (told to stop), STOPPED (jobs of a cluster go on without it) or ERROR (interrupted)."""
+    """FINISHED, KILLED (told to stop), STOPPED (jobs of a cluster go on), ERROR (interrupted, or no job succeeded)."""
     reason: str
     best: Proposal | None
     reward: float | None

@@ -21,6 +21,7 @@ __all__ = ["load_plain_pickle"]
 _LARGEST = 64 << 20
 # An empty list is one byte of a pickle and a hundred of memory, so that what is long may not be made of many things.
 _MOST_STEPS = 1 << 20
+_DEEPEST = 16
 _KIND = re.compile(r"[?bBhHiIlLqQefdg]|[biufc]\d{1,2}|[SU]\d{1,6}")
 _NUMPY_MODULES = {
     "numpy",
@@ -51,12 +52,29 @@ def _one_line(error: Exception) -> str:
 
 
 def _check_steps(data: bytes) -> None:
+    """Refuse what takes memory or time out of proportion, before anything is made of it."""
+    kept: dict[int, int] = {}  # how deep the tuples are that the pickle remembers by number
+    depth = inside = 0  # of the last tuple, and of those that go into the next one
     for number, (step, argument, _) in enumerate(pickletools.genops(data)):
+        name = step.name
         if number == _MOST_STEPS:
             raise UsageError("it holds too many objects; numpy arrays may be long, lists not")
-        # Whoever reads it makes room for that many objects at once.
-        if step.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= int(argument or 0) < _MOST_STEPS:
-            raise UsageError(f"it numbers an object {argument}")
+        if name in ("DUP", "POP", "POP_MARK"):
+            raise UsageError("it is no pickle of plain data")
+        if name.endswith("GET"):
+            inside = max(inside, kept.get(int(argument or 0), 0))
+        elif name.endswith("PUT") or name == "MEMOIZE":
+            place = len(kept) if name == "MEMOIZE" else int(argument or 0)
+            if not 0 <= place < _MOST_STEPS:  # whoever reads it makes room for that many at once
+                raise UsageError(f"it numbers an object {place}")
+            kept[place] = depth
+        elif name.startswith("TUPLE"):
+            depth, inside = inside + 1, 0
+        elif name not in ("FRAME", "PROTO"):
+            depth = 0
+        # The hash of a tuple in which each one holds the one before twice takes 2 ** depth steps.
+        if depth > _DEEPEST:
+            raise UsageError("its tuples hold each other too deeply")
 
 
 class _PlainUnpickler(pickle.Unpickler):
