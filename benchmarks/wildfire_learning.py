@@ -92,6 +92,7 @@ def learned(config: TrainConfig, seed: int) -> tuple[float, float]:
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder, SummaryWriter("training", root=Path(folder)) as writer:
         training = Training(config, writer)
+        training.begin()
         training.run()
         took = time.process_time() - began
         env = make(config)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from operant.cli import main
+from operant.tracking import Run
 
 SMALL = ["total_steps=512", "env.num_envs=2", "algorithm.rollout=16", "evaluation.episodes=2", "evaluation.every=256"]
 
@@ -62,15 +63,25 @@ def test_a_window_where_there_is_a_screen(here, screen, monkeypatch, capsys):
     assert len(screen) == count and list(here.glob(".operant/runs/*/view.gif"))
 
 
-def test_where_no_window_can_be_a_gif_is_made(here, screen, monkeypatch, capsys):
+def test_an_environment_of_ones_own_has_a_window_too_or_a_gif(here, screen, monkeypatch, capsys):
+    import pygame
+
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    env = "env.id=operant.envs.identity:DiscreteIdentity"
-    assert main(["train", "cartpole-a2c", "total_steps=80", env, "--quiet"]) == 0
+    own = ["env.id=operant.envs.classics:CartPole", "env.arguments.max_episode_steps=5"]
+    assert main(["train", "cartpole-a2c", "total_steps=80", "evaluation.frames=4", *own, "--quiet"]) == 0
+    films = Run.open("last").media("evaluation/episode")
+    assert films and all(film.path.read_bytes()[:6] == b"GIF89a" for film in films)
     capsys.readouterr()
-    assert main(["view", "last"]) == 1  # nor has this one pictures
-    out = capsys.readouterr()
-    assert "a GIF instead" in out.out and "picture" in out.err
-    assert not screen
+    assert main(["view", "last"]) == 0
+    assert 1 < len(screen) <= 5 and not pygame.display.get_init()
+
+    def fails(size):
+        raise pygame.error("no such display")
+
+    monkeypatch.setattr(pygame.display, "set_mode", fails)
+    assert main(["view", "last"]) == 0
+    assert "no such display" in (out := capsys.readouterr().out) and "a GIF instead" in out
+    assert list(here.glob(".operant/runs/*/view.gif"))
 
 
 def test_several_seeds_give_one_figure(here, capsys):

@@ -68,6 +68,22 @@ def evaluate(
     )
 
 
+def film(
+    policy: Policy, env: VectorEnv, seed: int, frames: int, *, normalizer: Normalizer | None = None
+) -> list[Array]:
+    """Pictures of the first episode that `evaluate` plays from this seed, at most ``frames``."""
+    player = Player(policy, env, normalizer)
+    obs = env.reset(seed)
+    seen = [env.render_frame()]
+    while len(seen) < frames:
+        step = player.step(obs)
+        if step.done[0]:
+            break
+        obs = step.obs
+        seen.append(env.render_frame())
+    return seen
+
+
 class Player:
     """A policy that plays and does not learn: greedily, or sampled where there is a generator."""
 

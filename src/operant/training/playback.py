@@ -11,6 +11,7 @@ import numpy as np
 
 from operant.algorithms import Policy, find_algorithm
 from operant.envs import make_env
+from operant.envs.window import Window
 from operant.errors import MissingExtraError, OperantError, UsageError
 from operant.tracking import Run
 from operant.training.checkpoints import read_weights
@@ -45,7 +46,10 @@ class LoadedPolicy:
         self.mean_return = float(about["return"])
         self.returns: list[float] = []
         env = self.config.env
-        arguments = _drawn(env.id, {**env.arguments, **self.config.evaluation.arguments}, render_mode)
+        arguments = {**env.arguments, **self.config.evaluation.arguments}
+        if _is_gymnasiums(env.id):
+            arguments["render_mode"] = render_mode
+        self.opens_window = _is_gymnasiums(env.id) and render_mode == "human"
         self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **arguments)
         algorithm, _ = find_algorithm(self.config.algorithm["name"])
         try:
@@ -107,17 +111,22 @@ def show_episodes(
     """
     try:
         policy = load_policy(run, root, render_mode="human", trust=trust)
+        window = None if policy.opens_window else Window(str(policy.config.env.id))
         log = EpisodeLog(episodes)
         obs = policy.env.reset(seed)
         try:
             while log.count < episodes:
+                if window is not None:
+                    window.show(policy.env.render_frame())
                 step = policy.env.step(policy.act(obs))
                 obs = step.obs
                 log.add(step)
         finally:
             policy.env.close()
+            if window is not None:
+                window.close()
     except gymnasium.error.DependencyNotInstalled as error:
-        raise NoWindow(f"a window needs a package that is not installed: {error}") from None
+        raise NoWindow(f"a window needs what is not here: {error}") from None
     policy.returns = list(log.returns)
     return policy
 
@@ -159,10 +168,5 @@ def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second:
     )
 
 
-def _drawn(target: Any, arguments: dict[str, Any], render_mode: str) -> dict[str, Any]:
-    """Arguments of the environment with how to draw it; makers of one's own draw as they like, and open no window."""
-    if isinstance(target, str) and ":" not in target and target in gymnasium.registry:
-        return {**arguments, "render_mode": render_mode}
-    if render_mode == "human":
-        raise NoWindow(f"{target} is no environment of Gymnasium's, whose windows are the only ones")
-    return arguments
+def _is_gymnasiums(target: Any) -> bool:
+    return isinstance(target, str) and ":" not in target and target in gymnasium.registry

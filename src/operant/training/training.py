@@ -23,7 +23,7 @@ from operant.training.checkpoints import CheckpointStore, write_weights
 from operant.training.collecting import Collector
 from operant.training.config import TrainConfig
 from operant.training.doctor import Doctor, thread_warning
-from operant.training.evaluating import Evaluation, evaluate
+from operant.training.evaluating import Evaluation, evaluate, film
 from operant.training.interrupts import Interrupts, resume_command
 from operant.training.normalizing import Normalizer
 from operant.training.plugins import Recording, find_plugin
@@ -251,6 +251,8 @@ class Training:
         best = self.best is None or found.mean > self.best[1]
         values = {"return": found.mean, "deviation": found.deviation, "length": float(np.mean(found.lengths))}
         self.recording.add_scalars({f"evaluation/{key}": value for key, value in values.items()}, step)
+        if self.config.evaluation.frames:
+            self.writer.add_video("evaluation/episode", self._film(), step, fps=10)
         if best:
             self.best = (step, found.mean)
             self.save_weights(self.writer.run_dir / "best" / "weights.safetensors", found.mean)
@@ -289,6 +291,11 @@ class Training:
             self._evaluation_env = self._make_evaluation_env()
         seed = self.config.seed + self.config.evaluation.seed
         return evaluate(self.algorithm, self._evaluation_env, episodes, seed, normalizer=self.normalizer)
+
+    def _film(self) -> list[Any]:
+        settings = self.config.evaluation
+        seed = self.config.seed + settings.seed
+        return film(self.algorithm, self._evaluation_env, seed, settings.frames, normalizer=self.normalizer)
 
     def _make_evaluation_env(self) -> Any:
         settings = self.config.evaluation

@@ -15,6 +15,7 @@ from gymnasium.utils.env_checker import check_env
 from operant.envs import make_env
 from operant.envs.wildfire import Wildfire, WildfireVector
 from operant.envs.wildfire.attributes import ATTRIBUTES
+from operant.envs.wildfire.rendering import draw_frame
 from operant.envs.wildfire.rewards import REWARDS, Outcome
 from operant.envs.wildfire.verbs import AGENT, TOOLS
 from operant.errors import UsageError
@@ -374,6 +375,20 @@ def test_pictures_show_the_fire_that_nobody_fights_beside_this_one() -> None:
     width = (frame.shape[1] - 6) // 2
     fought, alone = ((half[:-22].max(-1) < 100).sum() for half in (frame[:, :width], frame[:, width + 6 :]))
     assert alone > 2 * fought > 0
+
+
+def test_a_window_shows_the_frames_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = deterministic(render_mode="human")
+    try:
+        env.reset(seed=0)
+        env.step(0)
+        expected = draw_frame(env.world, 0)
+        assert (pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1) == expected).all()
+    finally:
+        env.close()
+    assert not pygame.display.get_init()
 
 
 def test_metrics_of_ended_episodes_come_with_the_step() -> None:

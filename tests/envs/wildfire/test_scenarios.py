@@ -46,6 +46,27 @@ def test_the_benchmark_fire_counts_what_burns() -> None:
     assert facts(made)["elapsed_minutes"] == fire.end
 
 
+def test_embers_fly_with_the_wind_and_light_more_land() -> None:
+    land = {
+        "shape": [40, 40],
+        "wind": {"type": "constant", "speed": 10.0, "direction": 270.0},
+        "ignition": {"type": "fixed", "cells": [[20, 5]]},
+    }
+    made = {
+        probability: settings(**land, spotting={"probability": probability, "delay": 2.0}).make(3)
+        for probability in (0.0, 0.2)
+    }
+    embers = made[0.2].rates.embers
+    assert made[0.0].rates.embers is None and embers is not None
+    lights = embers[0] >= 0
+    away = embers[0][lights] % 40 - np.arange(40)[None].repeat(40, 0)[lights]
+    assert 0.05 < lights.mean() < 0.2 and (away >= 0).all() and 5 < away.mean() < 15
+    later, sooner = made[0.0].benchmark.arrival, made[0.2].benchmark.arrival
+    assert (sooner <= later).all() and (sooner < later).any()
+    with pytest.raises(UsageError, match="probability"):
+        _ = settings(spotting={"probability": 2.0}).make(0).rates
+
+
 def test_maps_of_the_users(tmp_path: Path) -> None:
     row, column = np.mgrid[:15, :18]
     write_ascii_grid(tmp_path / "elevation.asc", row * 2.0, cell_size=25.0)

@@ -12,6 +12,7 @@ from operant.envs.numpy_vector import NumpyVectorEnv
 from operant.envs.vector import Array, Step, Tree
 from operant.envs.wildfire.rendering import draw_frame
 from operant.envs.wildfire.world import WildfireSettings, World
+from operant.envs.window import Window
 from operant.errors import UsageError
 from operant.settings import fill
 
@@ -102,12 +103,13 @@ class Wildfire(gymnasium.Env[Any, Any]):
     The seed of ``reset`` chooses the scenario; without one the next is drawn.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}  # type: ignore[misc]
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # type: ignore[misc]
 
     def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:
-        if render_mode not in (None, "rgb_array"):
-            raise UsageError(f"render_mode is {render_mode!r}; a wildfire is rendered as 'rgb_array'")
+        if render_mode not in (None, "rgb_array", "human"):
+            raise UsageError(f"render_mode is {render_mode!r}; a wildfire is drawn as 'rgb_array' or 'human'")
         self.render_mode = render_mode
+        self._window = Window("Wildfire") if render_mode == "human" else None
         self.world = World(fill(WildfireSettings, settings), 1)
         self.observation_space = observation_space(self.world, agents=self.world.agents)
         self.action_space = action_space(self.world, agents=self.world.agents)
@@ -119,12 +121,14 @@ class Wildfire(gymnasium.Env[Any, Any]):
         if number is None:
             number = self.np_random.integers(2**31)
         self.world.begin(self._everywhere, np.array([number]))
+        self._show()
         return self._observe(), self._info(ended=False)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         reward, ended = self.world.step(_numbers(self.world, np.asarray(action)[None], self.world.agents))
         terminated = bool(ended[0])
         truncated = bool(self.world.turn[0] >= self.world.max_episode_steps)
+        self._show()
         return self._observe(), float(reward[0]), terminated, truncated, self._info(terminated or truncated)
 
     def _observe(self) -> Array:
@@ -146,7 +150,15 @@ class Wildfire(gymnasium.Env[Any, Any]):
         return self.world.metrics(0)
 
     def render(self) -> Any:
-        return draw_frame(self.world, 0)
+        return None if self._window else draw_frame(self.world, 0)
+
+    def _show(self) -> None:
+        if self._window:
+            self._window.show(draw_frame(self.world, 0))
+
+    def close(self) -> None:
+        if self._window:
+            self._window.close()
 
     def save_state(self) -> dict[str, Any]:
         return self.world.save_state()

@@ -20,6 +20,7 @@ from operant.envs.wildfire.grids import read_grid
 from operant.envs.wildfire.land import ASSETS, FUELS, TERRAINS, Land, generate
 from operant.envs.wildfire.physics.rothermel import Moisture
 from operant.envs.wildfire.physics.spread import Fires, SpreadRates
+from operant.envs.wildfire.spotting import Spotting, with_embers
 from operant.envs.wildfire.weather import WINDS, Weather, spread_rates, with_moisture
 from operant.errors import UsageError, nearest
 from operant.settings import fill, setting, to_mapping
@@ -50,6 +51,7 @@ class ScenarioSettings:
     ignition: dict[str, Any] = setting(
         {"type": "random"}, "random (count, margin) or fixed (cells: [[row, column], …])"
     )
+    spotting: dict[str, Any] = setting({}, "probability, distance, spread, delay and intensity of embers; none: {}")
     maps: dict[str, Any] = setting(
         {}, "files with elevation, fuel, cover, height, crown_ratio or assets: .asc .tif .npy"
     )
@@ -195,7 +197,9 @@ class Scenario:
 
     @cached_property
     def rates(self) -> SpreadRates:
-        return spread_rates(self.land, self.weather, wind_limit=self.settings.wind_limit)
+        rates = spread_rates(self.land, self.weather, wind_limit=self.settings.wind_limit)
+        embers = fill(Spotting, self.settings.spotting, "spotting")
+        return with_embers(rates, self.weather, embers, np.random.default_rng((self.seed or 0, 2)))
 
     @cached_property
     def benchmark(self) -> BenchmarkFire:

@@ -288,6 +288,33 @@ def test_many_fires_burn_as_each_alone(jit: bool) -> None:
         np.testing.assert_allclose(fires.arrival[n], burn(spread, (3 * n, 4), 39.5, jit=jit), rtol=1e-12)
 
 
+@pytest.mark.parametrize("jit", [True, False])
+def test_embers_cross_a_line_and_light_a_cell_after_their_delay(jit: bool) -> None:
+    embers = np.full((1, 9, 30), -1)
+    embers[0, 4, 10] = 4 * 30 + 20  # over the line at column 15
+    embers[0, 4, 11] = 4 * 30 + 15  # onto it: nothing to light
+    spread = replace(rates((9, 30)), embers=embers, ember_delay=3.0)
+
+    def begun() -> Fires:
+        fires = Fires(1, (9, 30), jit=jit)
+        fires.begin(0, spread, [(4, 5)])
+        fires.slow(0, np.arange(9), np.full(9, 15), 0.0)
+        return fires
+
+    whole, steps = begun(), begun()
+    whole.advance(until=math.inf)
+    arrival = whole.arrival[0]
+    assert arrival[4, 20] == arrival[4, 10] + 3.0
+    assert np.isinf(arrival[:, 15]).all() and np.isfinite(arrival[:, 16:]).all()
+    assert np.nanmin(arrival[:, 16:]) == arrival[4, 20]
+    while steps.clock[0] < arrival[np.isfinite(arrival)].max():
+        steps.advance(0.7)
+        other = begun()
+        other.load_state(steps.save_state(), [spread])
+        steps = other
+    assert (steps.arrival[0] == arrival).all()
+
+
 def test_wind_that_turns_turns_the_fire() -> None:
     east_then_north = rates(
         (60, 60), 10.0, ratio=3.0, heading=np.array([math.pi / 2, 0.0])[:, None, None], changes=(0.0, 20.0)

@@ -39,6 +39,8 @@ class SpreadRates:
     eccentricity: Array  # [K, H, W] of the ellipse that a fire would become
     intensity: Array  # [K, H, W] kW/m, of the head
     residence: Array  # [H, W] minutes that flames stand in one place
+    embers: Array | None = None  # [K, H, W] row * W + column of the cell that an ember of this cell lights, or -1
+    ember_delay: float = 1.0  # minutes from the ignition of one to that of the other
 
     @cached_property
     def slowness(self) -> Array:
@@ -254,19 +256,41 @@ class Fires:
         goal[:] = self.clock + minutes if until is None else until
         if (goal < self.clock).any():
             raise UsageError(f"fires cannot burn backwards, from minute {self.clock.max():g} to {goal.min():g}")
+        throwing = [n for n, rates in enumerate(self._rates) if rates is not None and rates.embers is not None]
+        while throwing and (self.clock < goal).any():
+            # No ember of a cell that burns before this time lands before it.
+            lag = 0.5 * min(rates.ember_delay for n in throwing if (rates := self._rates[n]) is not None)
+            since = self.clock
+            self._burn(np.minimum(goal, np.maximum(since, self._upcoming) + lag))
+            for n in throwing:
+                self._throw_embers(n, since[n])
+        self._burn(goal)
+
+    def _burn(self, until: Array) -> None:
         arguments = (self._time, self._fields, self._changes, self._box, self._width, self.clock)
         for kind in np.unique(self._narrow):
-            until = np.where(self._narrow == kind, goal, self.clock)
+            goal = np.where(self._narrow == kind, until, self.clock)
             if self._compiled is None:
-                _spread_numpy.advance(*arguments, until, self._upcoming, self._stencils[kind])
+                _spread_numpy.advance(*arguments, goal, self._upcoming, self._stencils[kind])
             else:
-                self._compiled.advance(*arguments, until, self._upcoming, *self._scratch, *self._packed[kind])
-        self.clock = goal
+                self._compiled.advance(*arguments, goal, self._upcoming, *self._scratch, *self._packed[kind])
+        self.clock = until
+
+    def _throw_embers(self, n: int, since: float) -> None:
+        """Set on fire, after the delay, what embers of the cells of fire n reach that have begun to burn ``since``."""
+        rates, time = self._rates[n], self.time[n]
+        assert rates is not None and rates.embers is not None
+        rows, columns = ((time > since) & (time <= self.clock[n]) & (time < np.inf)).nonzero()
+        weather = np.maximum(np.searchsorted(rates.changes, time[rows, columns], side="right") - 1, 0)
+        for when, lit in zip(time[rows, columns], rates.embers[weather, rows, columns], strict=True):
+            if lit >= 0:
+                self.ignite(n, [divmod(int(lit), self.shape[1])], float(when) + rates.ember_delay)
 
     def look_ahead(self, other: Fires, which: Array, until: float) -> None:
         """Be what the fires ``which`` [N] bool of another will be at minute ``until`` if no further line is laid."""
         if self._changes.shape != other._changes.shape:
             self._fields, self._changes = other._fields.copy(), other._changes.copy()
+        self._rates = other._rates
         for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "clock"):
             getattr(self, name)[which] = getattr(other, name)[which]
         self.advance(until=np.where(which, np.maximum(until, self.clock), self.clock))
