@@ -1,12 +1,12 @@
 """Wildfires: steps for each CPU-second, many fires at once, cost against cells, and the shape of a point fire.
 
-    .venv/bin/python benchmarks/wildfire.py [--only speed,scale,shape] [--pyretechnics PYTHON]
+    .venv/bin/python benchmarks/wildfire.py [--only speed,scale,shape] [--pyretechnics PYTHON] [--pytorchfire PYTHON]
 
 One scenario for all: GR2, 5 m/s at 10 m, 30 m cells, ignition in the middle, one simulated minute a step until the fire
-reaches the edge, a fireline laid in every step, the whole map observed. PYTHON is one that has pyretechnics: arrival
-times of three landscapes are then compared with its own. For speed, peers are not run here: their figures are those
-measured on the same kind of machine (SimFire 2.0.1 on Python 3.11, functional layers, headless, 12 to 18 steps at 64²;
-pyretechnics 2026.10.20; pytorchfire 1.0.3): steps of one minute for each second.
+reaches the edge, a fireline laid in every step, the whole map observed. PYTHON is one that has the peer: pytorchfire
+is then timed in the same run, and arrival times of three landscapes are compared with those of pyretechnics. Other
+figures of peers were measured on another day on the same kind of machine (SimFire 2.0.1 on Python 3.11, functional
+layers, headless, 12 to 18 steps at 64²; pyretechnics 2026.10.20; pytorchfire 1.0.3): steps of one minute a second.
 """
 
 from __future__ import annotations
@@ -62,8 +62,21 @@ def episode(env: WildfireVector) -> tuple[int, float, int]:
     return steps, meter.cpu, int(env.world.burnt[0])
 
 
+def time_pytorchfire(python: str) -> None:
+    """Put its figures of this run in the place of those of another day."""
+    for size, peers in PEERS.items():
+        script = Path(__file__).with_name("_pytorchfire.py")
+        taken = [
+            float(subprocess.run([python, script, str(size), "100"], check=True, capture_output=True).stdout)
+            for _ in range(2)
+        ]
+        del peers["pytorchfire"]
+        peers["pytorchfire, this run"] = 100 / min(taken)
+
+
 def speed() -> None:
-    print("one fire: steps for each CPU-second, least and median of", ROUNDS)
+    print("one fire: steps for each CPU-second, median and best of", ROUNDS)
+    alone = {}
     for size in (64, 128):
         rates = {}
         for jit in (True, False):
@@ -71,11 +84,12 @@ def speed() -> None:
             episode(env)
             taken = [steps / cpu for steps, cpu, _ in (episode(env) for _ in range(ROUNDS))]
             rates[jit] = max(taken)
+            alone[size] = rates[True]
             name = "numba" if jit else "numpy"
             print(f"  {size:4}²  {name}  {statistics.median(taken):9,.0f} median  {max(taken):9,.0f} best")
         for peer, figure in PEERS[size].items():
             print(
-                f"         {peer:12} {figure:7,.0f}  "
+                f"         {peer:21} {figure:7,.0f}  "
                 f" ours: {rates[True] / figure:,.0f}x with numba, {rates[False] / figure:,.1f}x without"
             )
     print("many fires: steps of all for each CPU-second")
@@ -83,7 +97,8 @@ def speed() -> None:
         env = make(size, 64, True)
         episode(env)
         steps, cpu, _ = min((episode(env) for _ in range(2)), key=lambda taken: taken[1])
-        print(f"  {size:4}²  64 at once {64 * steps / cpu:9,.0f}")
+        rate = 64 * steps / cpu
+        print(f"  {size:4}²  64 at once {rate:9,.0f}  {rate / alone[size]:.1f}x one after the other")
 
 
 def scale() -> None:
@@ -189,7 +204,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="speed,scale,shape", help="which parts to run")
     parser.add_argument("--pyretechnics", metavar="PYTHON", help="compare arrival times with those of pyretechnics")
+    parser.add_argument("--pytorchfire", metavar="PYTHON", help="time pytorchfire in this run")
     args = parser.parse_args()
+    if args.pytorchfire:
+        time_pytorchfire(args.pytorchfire)
     chosen = args.only.split(",")
     for part in (speed, scale, shape):
         if part.__name__ in chosen:

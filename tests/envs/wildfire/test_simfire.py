@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
-from operant.envs.wildfire import Wildfire
+from operant.envs.wildfire import Wildfire, WildfireVector
 from operant.envs.wildfire.physics.fuels import fuel_table
 from operant.envs.wildfire.physics.rothermel import MILES_PER_HOUR, Moisture, fire_behaviour, fuel_bed
+from operant.envs.wildfire.scenarios import load_scenario
 from operant.envs.wildfire.simfire import from_simfire
 from operant.errors import UsageError
 
@@ -48,9 +50,19 @@ def test_it_burns_as_simfire_means_it() -> None:
     assert env.world.max_episode_steps == 450
     assert np.ptp(scenario.land.elevation) == pytest.approx(200 * 0.3048)
     told = " ".join(notes)
-    for name in ("max_fire_duration", "diagonal_spread", "ros_attenuation", "operational", "perlin"):
+    for name in ("max_fire_duration", "diagonal_spread", "ros_attenuation", "operational", "perlin", "display"):
         assert name in told
-    assert "display" not in told
+    assert "simulation.headless" in told and "simulation.runtime" not in told
+
+
+def test_environments_and_simulate_take_a_configuration_of_simfire(tmp_path: Path) -> None:
+    settings, _ = from_simfire(config())
+    (tmp_path / "simfire.yml").write_text(CONFIG)
+    assert load_scenario(tmp_path / "simfire.yml").ignitions == ((10, 20),)
+    for taken in (Wildfire(simulation=config()), WildfireVector(1, simulation=config())):
+        assert taken.world.settings.simulation == Wildfire(**settings).world.settings.simulation
+        assert taken.world.settings.step_minutes == 2.0
+    assert Wildfire(simulation=config(), step_minutes=3.0).world.settings.step_minutes == 3.0
 
 
 def test_wind_is_that_at_midflame_and_blows_to_its_direction() -> None:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from operant.envs.numpy_vector import NumpyVectorEnv
 from operant.envs.vector import Array, Step, Tree
 from operant.envs.wildfire.rendering import draw_frame
+from operant.envs.wildfire.simfire import with_simfire
 from operant.envs.wildfire.world import WildfireSettings, World
 from operant.envs.window import Window
 from operant.errors import UsageError
@@ -52,7 +53,7 @@ class WildfireVector(NumpyVectorEnv):
     state_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, num_envs: int = 1, *, seed: int | None = None, **settings: Any) -> None:
-        self.world = World(fill(WildfireSettings, settings), num_envs)
+        self.world = World(fill(WildfireSettings, with_simfire(settings)), num_envs)
         super().__init__(num_envs, max_episode_steps=self.world.max_episode_steps, seed=seed)
         self.single_observation_space = observation_space(self.world, agents=self.world.agents)
         self.single_action_space: Any = action_space(self.world, agents=self.world.agents)
@@ -110,7 +111,7 @@ class Wildfire(gymnasium.Env[Any, Any]):
             raise UsageError(f"render_mode is {render_mode!r}; a wildfire is drawn as 'rgb_array' or 'human'")
         self.render_mode = render_mode
         self._window = Window("Wildfire") if render_mode == "human" else None
-        self.world = World(fill(WildfireSettings, settings), 1)
+        self.world = World(fill(WildfireSettings, with_simfire(settings)), 1)
         self.observation_space = observation_space(self.world, agents=self.world.agents)
         self.action_space = action_space(self.world, agents=self.world.agents)
         self._everywhere = np.zeros(1, np.int64)

@@ -10,6 +10,7 @@ from operant.envs.rng import seeded
 from operant.envs.vector import Array
 from operant.envs.wildfire.envs import action_space, observation_space
 from operant.envs.wildfire.rendering import draw_frame
+from operant.envs.wildfire.simfire import with_simfire
 from operant.envs.wildfire.world import WildfireSettings, World
 from operant.errors import MissingExtraError, UsageError
 from operant.settings import fill
@@ -32,7 +33,7 @@ class WildfireParallel(ParallelEnv):  # type: ignore[misc,type-arg,unused-ignore
 
     def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:
         self.render_mode = render_mode
-        self.world = World(fill(WildfireSettings, {"num_agents": 2, **settings}), 1)
+        self.world = World(fill(WildfireSettings, {"num_agents": 2, **with_simfire(settings)}), 1)
         if self.world.settings.action_space != "discrete":
             raise UsageError("action_space is 'multi_discrete'; agents of a parallel environment have discrete actions")
         self.possible_agents = [f"agent_{number}" for number in range(self.world.agents)]

@@ -20,6 +20,7 @@ from operant.envs.wildfire.grids import read_grid
 from operant.envs.wildfire.land import ASSETS, FUELS, TERRAINS, Land, generate
 from operant.envs.wildfire.physics.rothermel import Moisture
 from operant.envs.wildfire.physics.spread import Fires, SpreadRates
+from operant.envs.wildfire.simfire import with_simfire
 from operant.envs.wildfire.spotting import Spotting, with_embers
 from operant.envs.wildfire.weather import WINDS, Weather, spread_rates, with_moisture
 from operant.errors import UsageError, nearest
@@ -145,7 +146,7 @@ class ScenarioSettings:
 
 
 def load_scenario(path: str | Path, seed: int = 0) -> Scenario:
-    """The scenario of a YAML file; maps are looked for beside it."""
+    """The scenario of a YAML file, ours or SimFire's; maps are looked for beside it."""
     import yaml
 
     path = Path(path)
@@ -157,7 +158,7 @@ def load_scenario(path: str | Path, seed: int = 0) -> Scenario:
         raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, Mapping):
         raise UsageError(f"{path} holds no settings of a scenario; they are names and values, such as shape: [64, 64]")
-    settings = fill(ScenarioSettings, values)
+    settings = fill(ScenarioSettings, with_simfire({"simulation": values})["simulation"])
     maps = {name: str(path.parent / str(file)) for name, file in settings.maps.items()}
     return replace(settings, maps=maps).make(seed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +11,30 @@ from typing import Any
 from operant.envs.wildfire.physics.rothermel import FEET, wind_adjustment
 from operant.errors import UsageError
 
-__all__ = ["from_simfire"]
+__all__ = ["from_simfire", "with_simfire"]
+
+_log = logging.getLogger(__name__)
 
 _MPH = 0.44704  # m/s
 _CHAPARRAL = "FM4"  # SimFire's chaparral has its depth, extinction and surface-to-volume ratio
+_READ: dict[str, tuple[str, ...]] = {
+    "area": ("screen_size", "pixel_scale"),
+    "simulation": ("update_rate", "runtime"),
+    "mitigation": ("ros_attenuation",),
+    "terrain": ("topography", "fuel"),
+    "fire": ("fire_initial_position",),
+    "environment": ("moisture",),
+    "wind": ("function", "simple", "perlin", "cfd"),
+}
+_UNREAD = {  # why, where it is more than that we have nothing like it
+    "display": "pictures choose their own sizes",
+    "fire.max_fire_duration": "flames stand while the front crosses a cell and for the fuel's residence time",
+    "fire.diagonal_spread": "fire spreads in all directions",
+    "simulation.headless": "nothing is drawn unless render_mode asks for it",
+    "simulation.record": "films come from `operant view` and evaluation.frames",
+    "simulation.draw_spread_graph": "`operant fire simulate` writes arrival times and perimeters",
+    "simulation.save_data": "`operant fire simulate` writes arrival times and perimeters",
+}
 _UNITS = {"s": 1 / 60, "m": 1.0, "min": 1.0, "h": 60.0, "hr": 60.0, "d": 1440.0}
 
 
@@ -130,18 +151,25 @@ def _ignition(given: Any, shape: list[int]) -> dict[str, Any]:
 
 
 def _name_the_rest(sections: Mapping[str, Any], notes: list[str]) -> None:
-    fire = sections.get("fire", {})
-    if "max_fire_duration" in fire:
-        notes.append(
-            "fire.max_fire_duration: flames stand while the front crosses a cell and for the fuel's residence time"
-        )
-    if "diagonal_spread" in fire:
-        notes.append("fire.diagonal_spread: fire spreads in all directions")
     if not sections.get("mitigation", {}).get("ros_attenuation", True):
         notes.append(
             "mitigation.ros_attenuation is false: only firelines stop a fire here; scratchlines and wetlines slow it"
         )
-    known = {"area", "simulation", "terrain", "fire", "environment", "wind", "mitigation", "display"}
-    for name in sections:
-        if name not in known:
-            notes.append(f"{name}: has no counterpart")
+    for name, section in sections.items():
+        if name not in _READ:
+            notes.append(f"{name}: {_UNREAD.get(name, 'has no counterpart')}")
+            continue
+        for key in section:
+            if key not in _READ[name]:
+                notes.append(f"{name}.{key}: {_UNREAD.get(f'{name}.{key}', 'has no counterpart')}")
+
+
+def with_simfire(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an environment whose ``simulation`` may be a SimFire configuration; what it says there gives way."""
+    simulation = settings.get("simulation")
+    if not isinstance(simulation, Mapping) or not isinstance(simulation.get("area"), Mapping):
+        return dict(settings)
+    translated, notes = from_simfire(simulation)
+    for note in notes:
+        _log.info("SimFire's %s", note)
+    return {**translated, **settings, "simulation": translated["simulation"]}
