@@ -3,6 +3,7 @@
     python benchmarks/wildfire_learning.py                     presets, five seeds each, one process at a time
     python benchmarks/wildfire_learning.py --presets wildfire-ppo --seeds 100..104
     python benchmarks/wildfire_learning.py --presets           the agents that learn nothing only
+    python benchmarks/wildfire_learning.py --kept FILE         goes on where it was: what FILE holds is not done again
 
 For each seed 100 greedy episodes of the `eval` split with the last weights. `none` stands still, `random` does
 anything, `greedy` goes to the place that the fire reaches soonest of those it can reach before it, digging where the
@@ -12,9 +13,11 @@ fire comes. All see the same scenarios. The part of the unfought fire's area tha
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +90,10 @@ def make(config: TrainConfig) -> WildfireVector:
     return made
 
 
+def by_rule(config: TrainConfig, act: Callable[[int], Act], seed: int) -> float:
+    return saved(make(config), act(seed), seed)
+
+
 def learned(config: TrainConfig, seed: int) -> tuple[float, float]:
     """What the last policy saves, and the CPU-seconds that its training took."""
     began = time.process_time()
@@ -105,21 +112,43 @@ def show(name: str, values: list[float], note: str = "") -> None:
     print(f"{name:28} {middle:6.3f} [{low:.3f}, {high:.3f}]  {len(values)} seeds  {note}", flush=True)
 
 
+class Kept:
+    """Figures of seeds in a file of JSON lines, so that a long comparison can be done in parts."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self._values: dict[str, Any] = dict(json.loads(line) for line in lines)
+
+    def get(self, name: str, seed: int, work: Callable[[], Any]) -> Any:
+        key = f"{name}, seed {seed}"
+        if key not in self._values:
+            self._values[key] = work()
+            if self._file is not None:
+                with self._file.open("a") as file:
+                    file.write(json.dumps([key, self._values[key]]) + "\n")
+        return self._values[key]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", nargs="*", default=["wildfire-ppo", "wildfire-dqn", "wildfire-marl"])
     parser.add_argument("--seeds", default="100..104")
     parser.add_argument("--steps", type=int, help="fewer steps than the presets have")
+    parser.add_argument("--kept", type=Path, help="a file to keep figures in, and to go on from")
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition("..")
-    seeds = range(int(first), int(last or first) + 1)
+    seeds, kept = range(int(first), int(last or first) + 1), Kept(chosen.kept)
     for agents in (1, 2):
         reference = load_config("wildfire-ppo" if agents == 1 else "wildfire-marl", [])
-        for name, act in (("none", lambda seed: stand), ("random", at_random), ("greedy", lambda seed: greedy)):
-            show(f"{name}, {agents} agents", [saved(make(reference), act(seed), seed) for seed in seeds])
+        for rule, act in (("none", lambda seed: stand), ("random", at_random), ("greedy", lambda seed: greedy)):
+            name = f"{rule}, {agents} agents"
+            values = [kept.get(name, seed, partial(by_rule, reference, act, seed)) for seed in seeds]
+            show(name, values)
+    changes = [] if chosen.steps is None else [f"total_steps={chosen.steps}"]
     for preset in chosen.presets:
-        changes = [] if chosen.steps is None else [f"total_steps={chosen.steps}"]
-        results = [learned(load_config(preset, [*changes, f"seed={seed}"]), seed) for seed in seeds]
+        configs = {seed: load_config(preset, [*changes, f"seed={seed}"]) for seed in seeds}
+        results = [kept.get(preset, seed, partial(learned, config, seed)) for seed, config in configs.items()]
         show(preset, [part for part, _ in results], f"{np.mean([took for _, took in results]):.0f} CPU-seconds each")
 
 

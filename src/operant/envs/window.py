@@ -21,7 +21,8 @@ class Window:
             self._pygame: Any = importlib.import_module("pygame")
         except ImportError:
             raise gymnasium.error.DependencyNotInstalled("pygame; pip install pygame") from None
-        self._title, self._fps, self._screen = title, fps, None
+        self._title, self._fps = title, fps
+        self._screen: Any = None
 
     def show(self, frame: Array) -> None:
         """Draw [height, width, 3] uint8 and wait as long as a frame stands; closing the window is as Ctrl-C."""
@@ -38,7 +39,7 @@ class Window:
             self.close()
             raise KeyboardInterrupt
         surface = pygame.surfarray.make_surface(np.ascontiguousarray(frame.swapaxes(0, 1)))
-        pygame.display.get_surface().blit(surface, (0, 0))
+        self._screen.blit(surface, (0, 0))
         pygame.display.flip()
         self._clock.tick(self._fps)
 
