@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -49,3 +50,20 @@ def test_every_promise_of_security_has_a_test() -> None:
             assert re.search(rf"^def {name}\b", (root / file).read_text(encoding="utf-8"), re.MULTILINE), (
                 f"{file}::{name}"
             )
+
+
+def test_modules_keep_the_conventions() -> None:
+    """Each says what it is, and none is long. `__all__` stands in packages, in modules of `operant` itself and in those
+    that only give another path to a name."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        assert ast.get_docstring(tree) or file.name in ("__main__.py", "_version.py"), f"{file} has no docstring"
+        # The job wrapper is one file, so that a node or an image needs nothing but a Python to run it.
+        assert text.count("\n") <= 450 or file.relative_to(SOURCE) == Path("sites/wrapper.py"), f"{file} is long"
+        listed = any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__all__" for one in tree.body)
+        if file.name == "__init__.py":
+            gives = any(isinstance(one, ast.ImportFrom) and one.module != "__future__" for one in tree.body)
+            assert listed or not gives, f"{file} has no __all__"
+        elif any(isinstance(one, ast.FunctionDef | ast.ClassDef) for one in tree.body):
+            assert not listed or file.parent == SOURCE, f"{file}: what is public of it stands in its package's __all__"

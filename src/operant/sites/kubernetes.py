@@ -21,8 +21,6 @@ from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob, SiteRefusedError
 
-__all__ = ["KubernetesSite"]
-
 _JOB: Object = {
     "apiVersion": "batch/v1",
     "kind": "Job",
