@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import operant
 
+ROOT = Path(__file__).parent.parent
 SOURCE = Path(operant.__file__).parent
-TEXT = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_the_rooms_are_those_of_the_source() -> None:
@@ -26,7 +28,7 @@ def test_the_rooms_are_those_of_the_source() -> None:
 
 def test_every_hop_is_there() -> None:
     hops = re.findall(r"^\| \d+ \| `([\w/]+\.\w+)` `([\w.]+)`", TEXT, re.MULTILINE)
-    assert len(hops) > 8
+    assert len(hops) > 28
     for file, name in hops:
         text = (SOURCE / file).read_text(encoding="utf-8")
         for part in name.split("."):
@@ -35,19 +37,26 @@ def test_every_hop_is_there() -> None:
 
 def test_every_file_that_is_named_is_there() -> None:
     for file in re.findall(r"`((?:\w+/)+\w+\.(?:py|js))`", TEXT):
-        assert (SOURCE / file).is_file(), file
+        assert (SOURCE / file).is_file() or (ROOT / file).is_file(), file
+
+
+def test_the_order_of_imports_is_the_one_that_is_checked() -> None:
+    told = re.search(r"`(cli → .*?)`", TEXT, re.DOTALL)
+    assert told is not None
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = pyproject["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert [re.findall(r"\w+", one) for one in told[1].split("→")] == [re.findall(r"\w+", one) for one in layers]
 
 
 def test_every_promise_of_security_has_a_test() -> None:
-    root = Path(__file__).parent.parent
-    lines = (root / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and not line.startswith("| what ")]
     assert len(rows) > 15
     for what, *_, tests in rows:
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
         assert named, f"no test is named for: {what}"
         for file, name in named:
-            assert re.search(rf"^def {name}\b", (root / file).read_text(encoding="utf-8"), re.MULTILINE), (
+            assert re.search(rf"^def {name}\b", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (
                 f"{file}::{name}"
             )
 
