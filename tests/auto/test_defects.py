@@ -151,7 +151,7 @@ def test_infos_of_an_environment_are_not_logged(make_config):
     assert tags <= {"train", "episodes", "evaluation", "total_reward", "epoch", "system"}
 
 
-def test_the_test_environment_is_judged_in(make_config):
+def test_the_test_environment_is_evaluated_in(make_config):
     result = launch(make_config(test={"arguments": {"max_episode_steps": 4}}))
     assert result.rewards == (4.0,) * result.epochs
 
