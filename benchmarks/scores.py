@@ -181,9 +181,9 @@ def _written(every: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
 
 
 def figures(found: list[dict[str, Any]], name: str) -> tuple[float, float, float]:
-    from operant._util.statistics import iqm_interval
+    from operant.training.statistics import interval
 
-    return iqm_interval([one[name] for one in found])
+    return interval([one[name] for one in found])
 
 
 def written(found: list[dict[str, Any]], name: str, digits: int) -> str:

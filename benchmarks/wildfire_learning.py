@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from operant._util.statistics import iqm_interval
 from operant.envs import make_env
 from operant.envs.wildfire import WildfireVector
 from operant.tracking import SummaryWriter
 from operant.training import TrainConfig, Training
 from operant.training.evaluating import Player
+from operant.training.statistics import interval
 from operant.training.targets import load_config
 
 EPISODES, ROWS = 100, 50
@@ -100,7 +100,7 @@ def learned(config: TrainConfig, seed: int) -> tuple[float, float]:
 
 
 def show(name: str, values: list[float], note: str = "") -> None:
-    middle, low, high = iqm_interval(values)
+    middle, low, high = interval(values)
     print(f"{name:28} {middle:6.3f} [{low:.3f}, {high:.3f}]  {len(values)} seeds  {note}", flush=True)
 
 

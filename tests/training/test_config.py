@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-from operant._util.statistics import iqm, iqm_interval
 from operant.algorithms import find_algorithm
 from operant.errors import UsageError
 from operant.models import ModelSettings
@@ -17,6 +16,7 @@ from operant.training import TrainConfig, list_presets, load_config
 from operant.training.config import CheckpointSettings, EnvSettings, EvaluationSettings, LogSettings
 from operant.training.dialects import from_di_engine, to_di_engine
 from operant.training.seeds import parse_seeds
+from operant.training.statistics import interval, iqm
 from operant.training.targets import eject_preset
 
 DOCUMENT = """
@@ -247,7 +247,7 @@ def test_seeds_and_their_figure():
             parse_seeds(wrong)
     assert iqm([0, 1, 2, 1000]) == pytest.approx(1.5)
     assert iqm([1, 2, 3]) == pytest.approx(2.0)
-    middle, low, high = iqm_interval([10, 11, 12, 13, 14])
+    middle, low, high = interval([10, 11, 12, 13, 14])
     assert low <= middle <= high
     assert low < high
 

@@ -1,4 +1,4 @@
-"""The little statistics that racing, the final check and figures over seeds need."""
+"""The little statistics that racing and the final check need, without a library."""
 
 from __future__ import annotations
 
@@ -17,19 +17,6 @@ def iqm(values: Sequence[float]) -> float:
     low, high = count / 4, 3 * count / 4
     weights = [max(0.0, min(place + 1, high) - max(place, low)) for place in range(count)]
     return math.fsum(w * v for w, v in zip(weights, ordered, strict=True)) / math.fsum(weights)
-
-
-def iqm_interval(
-    values: Sequence[float], confidence: float = 0.95, draws: int = 2000, seed: int = 0
-) -> tuple[float, float, float]:
-    """The interquartile mean and its bootstrap interval (percentiles)."""
-    import numpy as np
-
-    given = np.asarray(values, float)
-    rng = np.random.default_rng(seed)
-    means = [iqm(given[rng.integers(len(given), size=len(given))].tolist()) for _ in range(draws)]
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return iqm(given.tolist()), float(low), float(high)
 
 
 def paired_worse(scores: Sequence[float], incumbent: Sequence[float], alpha: float = 0.1) -> bool:

@@ -125,13 +125,13 @@ def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
 
 def _on_site(args: argparse.Namespace) -> int:
     """A search with nothing to search: one job for each seed, with all that holds of jobs."""
-    from operant._util.statistics import iqm_interval
     from operant.cli.sites import parse_site
     from operant.schedulers.engine.control import NoView
     from operant.schedulers.naive_scheduler import NaiveScheduler
     from operant.schedulers.views.display import make_view
     from operant.tracking.places import find_root, new_run_id
     from operant.training.seeds import parse_seeds
+    from operant.training.statistics import interval
     from operant.training.targets import load_config
 
     config = load_config(args.target, args.changes)
@@ -160,7 +160,7 @@ def _on_site(args: argparse.Namespace) -> int:
         for key in ("best", "last"):
             values = [one[key] for one in found if one[key] is not None]
             if len(values) > 1:
-                middle, low, high = iqm_interval(values)
+                middle, low, high = interval(values)
                 print(f"{key:<5} IQM {middle:.2f}   95 % interval {low:.2f} … {high:.2f}   ({len(values)} seeds)")
         print(f"`operant show --task {shlex.quote(name)}` shows its jobs")
     return 0 if all(one["status"] == Status.FINISHED for one in found) else 1

@@ -14,10 +14,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from operant._util.statistics import iqm_interval
 from operant.errors import UsageError
 from operant.training.config import TrainConfig
 from operant.training.running import train
+from operant.training.statistics import interval
 from operant.training.training import TrainResult
 
 
@@ -68,8 +68,8 @@ def train_seeds(
     return SeedsResult(
         tuple(seeds),
         tuple(results),
-        iqm_interval([one.best_return for one in results]),
-        iqm_interval([one.final_return for one in results]),
+        interval([one.best_return for one in results]),
+        interval([one.final_return for one in results]),
     )
 
 
