@@ -22,6 +22,7 @@ from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
 
 COMMAND_SECONDS = 120.0
+ANSWER_SECONDS = 20.0
 # What Slurm says when asking again helps: its controller is away or busy, a limit of the queue is reached.
 _AWAY = re.compile(
     r"unable to contact|socket timed out|timed out|temporarily|connect|zero bytes|try again|submit limit|"
@@ -144,7 +145,12 @@ class SlurmSite(ClusterSite):
         """Why there is no Slurm here; None where there is."""
         if shutil.which("sbatch") is None:
             return "there is no `sbatch` on this machine (Debian's package is slurm-client)"
-        asked = subprocess.run(["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, check=False)
+        try:
+            asked = subprocess.run(
+                ["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return f"Slurm's controller has not answered for {ANSWER_SECONDS:g} s"
         return asked.stderr.strip() or None if asked.returncode else None
 
     # -- the three verbs ------------------------------------------------------------------------------------------
