@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.machine import patience
-from tests.system.cluster_search import Search, survive
+from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.slurm import Slurm, running_slurm
 
 from operant.schedulers.views.overview import describe
@@ -39,27 +39,17 @@ def test_a_detached_search_is_ended_by_stop_and_taken_over_by_resume(slurm: Slur
     search.wait_until("it runs", lambda: search.counts())
     assert search.run("stop", "--task", "try", "--detach") == 0
     assert first.wait(patience(30)) == 0
-    search.wait_until("jobs go on", lambda: search.counts().get(11))
-    assert any(search.job("11")["reason"] == text for text in ("running, no controller", "waiting, no controller"))
+    search.wait_until("jobs go on", lambda: search.counts().get(3))
+    assert any(search.job("3")["reason"] == text for text in ("running, no controller", "waiting, no controller"))
     assert search.run("stop", "--task", "try") == 0
     assert slurm.is_empty()
-    assert search.job("11")["status"] == "KILLED"
+    assert search.job("3")["status"] == "KILLED"
     assert search.run("rm", "--task", "try") == 0
     assert not search.place.exists()
 
 
 def test_the_example_makes_the_same_proposals_here_and_there(slurm: Slurm, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    shutil.copytree(Path(__file__).parents[2] / "examples" / "sites", folder)
-    (folder / ".operant").mkdir()
-    found = []
-    for name, words in (("here", ["--site", "local"]), ("there", [])):
-        argv = [sys.executable, "-m", "operant", "search", "search.yaml", "--task", name, *words]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        jobs = describe(folder / ".operant" / "searches" / name)["jobs"]
-        found.append([(one["id"], one["arg_dict"], one["reward"]) for one in jobs])
-    assert found[0] == found[1] and len(found[0]) == 8
+    same_proposals_here_and_at({"type": "slurm", "poll": 0.5}, tmp_path / "project")
 
 
 @pytest.mark.parametrize("site", ["local", "slurm"])
