@@ -384,7 +384,8 @@ class SearchState:
     def waited(self, job: JobRecord, now: float) -> float:
         """Seconds for which a cluster's job waited until its program began; until ``now`` while it waits."""
         until = job.started or job.ended or now
-        return max(0.0, until - self.places.get(job.id, {}).get("submitted", until))
+        submitted: float = self.places.get(job.id, {}).get("submitted", until)
+        return max(0.0, until - submitted)
 
     def without_controller(self, job: JobRecord) -> tuple[str, str | None]:
         """The status of a job of a search that nobody controls, and its reason: most that were under way died."""
