@@ -19,7 +19,7 @@ from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
-from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
+from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 
 COMMAND_SECONDS = 120.0
 ANSWER_SECONDS = 20.0
@@ -225,7 +225,7 @@ class SlurmSite(ClusterSite):
     def _options(self, job: Submission) -> list[str]:
         options = [*_of_srun(job.argv), *self.options]
         limits = job.limits
-        memory = self.memory if self.memory is not None else limits.memory_bytes
+        memory = memory_for(job, self.memory)
         if memory is not None:
             options.append(f"--mem={math.ceil(memory / 2**20)}M")
         seconds = self.seconds
