@@ -10,8 +10,6 @@ import numpy as np
 
 from operant.envs.vector import Array
 
-__all__ = ["Window"]
-
 
 class Window:
     """Opened by the first frame. Where it cannot be, Gymnasium's ``DependencyNotInstalled`` says why."""

@@ -11,8 +11,6 @@ from typing import Any
 from operant.envs.wildfire.physics.rothermel import FEET, wind_adjustment
 from operant.errors import UsageError
 
-__all__ = ["from_simfire", "with_simfire"]
-
 _log = logging.getLogger(__name__)
 
 _MPH = 0.44704  # m/s

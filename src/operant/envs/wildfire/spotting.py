@@ -12,8 +12,6 @@ from operant.envs.wildfire.weather import Weather
 from operant.errors import UsageError
 from operant.settings import setting
 
-__all__ = ["Spotting", "with_embers"]
-
 
 @dataclass(frozen=True)
 class Spotting:
