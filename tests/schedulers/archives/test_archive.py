@@ -276,7 +276,7 @@ def test_what_an_imported_search_names_is_acted_on_only_with_trust(
         origin = {"file": ".operant/searches/demo/evil.yaml", "source": ".", "symlinks": []}
         given = {"config": {"site": {"type": "unasked", "kubeconfig": "evil"}}, "origin": origin, "outlives": True}
         journal.append("opened", **{**read.opened, **given})
-        journal.append("submitting", job="9", number=9, seed=None, attempt=1, token="t")
+        journal.append("submitting", job="0", number=0, seed=None, attempt=2, token="t")
         journal.commit()
     (folder / "evil.yaml").write_text("task: {template: touch ran}")
     for command in ("restart", "stop"):
