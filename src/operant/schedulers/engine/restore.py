@@ -71,7 +71,7 @@ class Restore:
             scalars=plan.scalars,
             compare=plan.compare,
             origin=origin,
-            signature=sign(named_by({"config": plan.config, "origin": origin})),
+            **({"signature": sign(named_by({"config": plan.config, "origin": origin}))} if origin else {}),
             **({"unreadable": state.damage.total} if state.damage.total else {}),
             **({"outlives": True} if self.site.outlives_controller else {}),
             code=None if self.workspace is None else self.workspace.snapshot.name,
