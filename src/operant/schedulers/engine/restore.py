@@ -61,6 +61,7 @@ class Restore:
         still = state.limits_under({"digest": plan.digest, "limits": limits})
         for name, value in limits.items():
             set_limit(plan, name, last_valid(still, name, value))
+        acted_on = self.site.outlives_controller or (origin or {}).get("file")
         state.open(
             name=state.name,
             config=plan.config,
@@ -71,7 +72,7 @@ class Restore:
             scalars=plan.scalars,
             compare=plan.compare,
             origin=origin,
-            **({"signature": sign(named_by({"config": plan.config, "origin": origin}))} if origin else {}),
+            **({"signature": sign(named_by({"config": plan.config, "origin": origin}))} if acted_on else {}),
             **({"unreadable": state.damage.total} if state.damage.total else {}),
             **({"outlives": True} if self.site.outlives_controller else {}),
             code=None if self.workspace is None else self.workspace.snapshot.name,
