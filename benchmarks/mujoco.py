@@ -64,7 +64,7 @@ class OptunaSearcher(BaseSearcher):
         super().__init__(search_space, **common)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", module="optuna")
-        bounds = {name: leaf.data for name, leaf in self.space.kwspaces.items()}
+        bounds = {name: (leaf.low, leaf.high) for name, leaf in self.space.kwspaces.items()}
         centre = {name: (low + high) / 2 for name, (low, high) in bounds.items()}
         rng = np.random.default_rng([self.seed, 0x0C])
         anywhere = {name: float(rng.uniform(low, high)) for name, (low, high) in bounds.items()}
