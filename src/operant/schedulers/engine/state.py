@@ -376,6 +376,17 @@ class SearchState:
         """Whether its jobs go on while nobody controls it."""
         return bool(self.opened.get("outlives"))
 
+    def where(self, job: JobRecord) -> list[str]:
+        """The node of a cluster's job, what its site calls it, and why it waits: as far as that is known."""
+        place = self.places.get(job.id, {})
+        return [place[key] for key in ("node", "id", "queue") if place.get(key) and (key != "queue" or not job.started)]
+
+    def waited(self, job: JobRecord, now: float) -> float:
+        """Seconds for which a cluster's job waited until its program began; until ``now`` while it waits."""
+        until = job.started or job.ended or now
+        submitted: float = self.places.get(job.id, {}).get("submitted", until)
+        return max(0.0, until - submitted)
+
     def without_controller(self, job: JobRecord) -> tuple[str, str | None]:
         """The status of a job of a search that nobody controls, and its reason: most that were under way died."""
         if job.status not in UNDER_WAY:
