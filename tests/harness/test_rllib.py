@@ -35,6 +35,7 @@ def test_every_word_of_today_is_one_of_the_installed_ray() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("default")  # RLlib's own
 def test_a_training_on_a_real_ray(tmp_path: Path) -> None:
     from operant.harness.application import run_tree
     from operant.tracking import Run

@@ -105,15 +105,15 @@ def ray_session(plan: Plan, config: Any) -> Iterator[None]:
     import ray
 
     begun = not ray.is_initialized()
-    if begun:
-        level = getattr(logging, str(given(plan, "debugging").get("log_level", "WARN")))
-        ray.init(
-            address=given(plan, "ray").get("address"),
-            include_dashboard=False,
-            log_to_driver=level < logging.WARNING,
-            logging_level=level,
-        )
+    level = getattr(logging, str(given(plan, "debugging").get("log_level", "WARN")))
     try:
+        if begun:
+            ray.init(
+                address=given(plan, "ray").get("address"),
+                include_dashboard=False,
+                log_to_driver=level < logging.WARNING,
+                logging_level=level,
+            )
         _check_cpus(config, float(ray.cluster_resources().get("CPU", 0.0)))  # type: ignore[no-untyped-call]
         yield
     finally:
@@ -141,6 +141,7 @@ def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path |
     """Train as a tree says, from the start or from the checkpoint of RLlib's at ``algo.checkpoint_path``."""
     watcher = observer or Silent()
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # 30 are not enough where there is much to do
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
     config = algorithm_config(plan)
     stop = StopConditions(plan.stop_conditions, optional=LATE)
