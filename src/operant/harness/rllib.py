@@ -141,7 +141,9 @@ def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path |
     """Train as a tree says, from the start or from the checkpoint of RLlib's at ``algo.checkpoint_path``."""
     watcher = observer or Silent()
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # 30 are not enough where there is much to do
+    # Where there is much to do, Ray's parts need longer than its 30 s to come up.
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
+    os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
     config = algorithm_config(plan)
     stop = StopConditions(plan.stop_conditions, optional=LATE)
