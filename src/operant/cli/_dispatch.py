@@ -44,7 +44,7 @@ def run_command(program: str, module_name: str, words: Sequence[str] | None) -> 
     """Parse ``words`` as the command in ``module_name`` takes them, and run it."""
     module = command_module(module_name)
     if hasattr(module, "run_words"):  # it has a parser of its own
-        return guarded(program, lambda args: int(module.run_words(words)), argparse.Namespace())
+        return guarded(program, lambda: module.run_words(words))
     parser = argparse.ArgumentParser(prog=program, description=module.__doc__)
     module.configure(parser)
     return guarded(program, lambda: module.run(parser.parse_args(words)))

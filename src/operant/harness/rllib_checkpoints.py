@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from operant._util.files import write_file
+from operant._util.signing import is_signed, sign
 from operant.errors import UsageError
 from operant.harness.tree import Plan, given
-from operant.training.trust import Untrusted, sign
+from operant.training.trust import Untrusted
 
 _SIGNED = "operant.json"
 
@@ -64,11 +64,10 @@ def _is_own(folder: Path) -> bool:
     try:
         said = json.loads((folder / _SIGNED).read_text(encoding="utf-8"))
         files = {str(name): str(checksum) for name, checksum in said["files"].items()}
-        signature = str(said["signature"])
+        signature = said["signature"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-    expected = sign({"files": files})
-    return bool(expected) and hmac.compare_digest(expected, signature) and files == _checksums(folder)
+    return is_signed({"files": files}, signature) and files == _checksums(folder)
 
 
 def _checksums(folder: Path) -> dict[str, str]:
