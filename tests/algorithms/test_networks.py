@@ -158,5 +158,5 @@ def test_noise_by_state_needs_a_last_hidden_layer(actions, model, message):
 
 
 def test_dqn_refuses_continuous_actions():
-    with pytest.raises(UsageError, match="PPO and A2C"):
+    with pytest.raises(UsageError, match="PPO, A2C or SAC"):
         DQN(ROW, ROW)

@@ -70,7 +70,8 @@ def test_3_algorithms_that_learn_from_rollouts_can_be_launched_and_updated_twice
 
 @pytest.mark.parametrize("algorithm", get_available_algorithms())
 def test_4_every_algorithm_plays_and_learns_through_its_verbs(algorithm):
-    frame, env = make_frame(algorithm)
+    env_id = "Pendulum-v1" if algorithm in ("DDPG", "DDPGPER", "HDDPG", "SAC", "TD3") else "CartPole-v1"
+    frame, env = make_frame(algorithm, env_id)
     dataset = RLGymDataset(frame, env, None)
     for _ in range(8):
         frame.store_episode(next(dataset).observations)

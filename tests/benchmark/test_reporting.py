@@ -11,11 +11,12 @@ from operant.errors import UsageError
 def test_a_comparison_goes_on_where_it_was(tmp_path):
     file = tmp_path / "ackley.jsonl"
     told = []
-    first = compare("ackley", ["random"], [1, 2], 4, file, dims=3, told=told.append)
+    searchers = {"random": searcher_options("random", "ackley", False)}
+    first = compare("ackley", searchers, [1, 2], 4, file, dims=3, told=told.append)
     assert [one.seed for one in first] == [1, 2] and len(told) == 2
     file.write_text(file.read_text()[:-20])  # the second line is cut off
     assert len(read_outcomes(file)) == 1
-    again = compare("ackley", ["random"], [1, 2], 4, file, dims=3, told=told.append)
+    again = compare("ackley", searchers, [1, 2], 4, file, dims=3, told=told.append)
     assert [(one.seed, one.best) for one in again] == [(one.seed, one.best) for one in first]
     assert len(told) == 3
 
@@ -39,6 +40,7 @@ def test_a_picture_is_drawn(tmp_path):
 
 def test_lamcts_has_the_settings_of_the_document_and_all_start_alike():
     assert searcher_options("lamcts", "hopper", False)["leaf_size"] == 100
+    assert searcher_options("lamcts-no-tree", "hopper", False)["partition"] is False
     assert {searcher_options(name, "swimmer", True)["start"] for name in ("lamcts", "cmaes", "turbo")} == {"centre"}
     with pytest.raises(UsageError, match="did you mean 'turbo'"):
         searcher_options("turbi", "swimmer", False)

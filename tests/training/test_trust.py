@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from operant.cli import main
 from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training import load_policy, resume, train
-from operant.training.checkpoints import CheckpointStore
+from operant.training.checkpoints import CheckpointStore, read_weights, write_weights
 from operant.training.trust import Untrusted, check_trust, code_names, sign
 
 SMALL = {
@@ -45,10 +44,9 @@ def poison(root: Path, run_id: str, mark: Path) -> None:
     step, state = store.load()
     state["config"]["env"] |= env
     store.save(step, state)
-    about = folder / "best" / "weights.json"
-    document = json.loads(about.read_text())
-    document["about"]["config"]["env"] |= env
-    about.write_text(json.dumps({"format": document["format"], "about": document["about"]}))
+    weights, about = read_weights(folder / "best" / "weights.safetensors")
+    about["config"]["env"] |= env
+    write_weights(folder / "best" / "weights.safetensors", weights, about)
 
 
 def test_a_command_in_a_run_does_not_run(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

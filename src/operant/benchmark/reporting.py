@@ -23,6 +23,7 @@ _LAMCTS: dict[str, dict[str, Any]] = {
 }
 SEARCHER_TYPES = {
     "lamcts": "LamctsSearcher",
+    "lamcts-no-tree": "LamctsSearcher",
     "cmaes": "CmaEsSearcher",
     "turbo": "TurboSearcher",
     "tpe": "TpeSearcher",
@@ -37,25 +38,29 @@ def searcher_options(name: str, func: str, centre: bool) -> dict[str, Any]:
     if name not in SEARCHER_TYPES:
         raise UsageError(unknown("searcher", name, SEARCHER_TYPES))
     options: dict[str, Any] = {"type": SEARCHER_TYPES[name]}
-    if name in ("lamcts", "cmaes", "turbo"):
+    if options["type"] in ("LamctsSearcher", "CmaEsSearcher", "TurboSearcher"):
         options["start"] = "centre" if centre else "random"
-    return options | (_LAMCTS.get(func, {}) if name == "lamcts" else {})
+    if options["type"] == "LamctsSearcher":
+        options |= _LAMCTS.get(func, {}) | ({"partition": False} if name == "lamcts-no-tree" else {})
+    return options
 
 
 def compare(
     func: str,
-    searchers: Sequence[str],
+    searchers: Mapping[str, Mapping[str, Any]],
     seeds: Iterable[int],
     samples: int,
     file: Path,
     *,
     dims: int | None = None,
-    centre: bool = False,
     workers: int = 1,
     told: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Run what `file` (JSON lines, one for each search) has not yet; all outcomes of this comparison."""
-    wanted = {(name, seed): searcher_options(name, func, centre) for seed in seeds for name in searchers}
+    """Run what `file` (JSON lines, one for each search) has not yet; all outcomes of this comparison.
+
+    `searchers` are configurations by the name that the table has for them.
+    """
+    wanted = {(name, seed): options for seed in seeds for name, options in searchers.items()}
     function = make_function(func, dims)
     known = {key: one for one in read_outcomes(file) if (key := (one.searcher, one.seed)) in wanted}
     known = {key: one for key, one in known.items() if one.function == function.name and one.samples_asked == samples}

@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.benchmark.reporting import compare, draw, table
+    from operant.benchmark.reporting import compare, draw, searcher_options, table
 
     if min(args.seeds, args.samples, args.workers) < 1:
         raise UsageError("--seeds, --samples and --workers are whole numbers from 1 on")
@@ -31,12 +31,11 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.out)
     outcomes = compare(
         args.func,
-        [one for one in args.searchers.split(",") if one],
+        {one: searcher_options(one, args.func, args.centre) for one in args.searchers.split(",") if one},
         range(args.first_seed, args.first_seed + args.seeds),
         args.samples,
         folder / f"{name}.jsonl",
         dims=args.dims,
-        centre=args.centre,
         workers=args.workers,
         told=lambda one: print(
             f"{one.searcher} seed {one.seed}: best {one.best:.6g}, reached at {one.hit}", flush=True

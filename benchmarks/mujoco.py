@@ -1,0 +1,166 @@
+"""LA-MCTS, with and without its tree, beside other searchers on MuJoCo policies and on formulas of 20 to 60 arguments.
+
+    OMP_NUM_THREADS=1 python benchmarks/mujoco.py [STUDY ...] [--out FOLDER] [--workers N] [--only NAME,...] [--report]
+
+Each study is a function, a number of samples and fresh seeds from 1,000 on. Outcomes are kept in FOLDER, one line for
+each search, so a run that was broken off goes on with the search that was not finished. `--report` runs nothing and
+prints the tables of what is there. Optuna's TPE is multivariate, its default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+
+from operant.benchmark import THRESHOLDS, Outcome
+from operant.benchmark.reporting import compare, read_outcomes, searcher_options, table
+from operant.searchers import BaseSearcher, Proposal, Trial
+from operant.searchers.builder import SEARCHERS
+from operant.space import Container
+
+OURS = ("lamcts", "lamcts-no-tree", "cmaes", "turbo", "random")
+OPTUNAS = {"Optuna TPE": "TPE", "Optuna CMA-ES": "CMA-ES", "Optuna GP": "GP"}
+# Its Gaussian process takes seconds for a proposal.
+USUAL = (*OURS, "Optuna TPE", "Optuna CMA-ES")
+
+
+@dataclass(frozen=True)
+class Study:
+    func: str
+    samples: int
+    seeds: int
+    centre: bool = False
+    dims: int | None = None
+
+
+STUDIES = {
+    "swimmer": Study("swimmer", 400, 20),
+    "swimmer-centre": Study("swimmer", 400, 20, centre=True),
+    "hopper": Study("hopper", 3000, 8),
+    "hopper-centre": Study("hopper", 3000, 8, centre=True),
+    "ackley-20": Study("ackley", 500, 10, dims=20),
+    "levy-20": Study("levy", 500, 10, dims=20),
+    "rover-60": Study("rover", 500, 10, dims=60),
+}
+
+
+@SEARCHERS.register_module()
+class OptunaSearcher(BaseSearcher):
+    """A sampler of Optuna, asked and told like a searcher; all start in the centre, or none."""
+
+    def __init__(
+        self, search_space: Container | Sequence[Mapping[str, Any]], *, sampler: str, start: str, **common: Any
+    ) -> None:
+        super().__init__(search_space, **common)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        warnings.filterwarnings("ignore", module="optuna")
+        bounds = {name: leaf.data for name, leaf in self.space.kwspaces.items()}
+        centre = {name: (low + high) / 2 for name, (low, high) in bounds.items()}
+        rng = np.random.default_rng([self.seed, 0x0C])
+        anywhere = {name: float(rng.uniform(low, high)) for name, (low, high) in bounds.items()}
+        match sampler:
+            case "TPE":
+                made: Any = optuna.samplers.TPESampler(seed=self.seed)
+            case "CMA-ES":
+                first = centre if start == "centre" else anywhere
+                made = optuna.samplers.CmaEsSampler(x0=first, seed=self.seed, warn_independent_sampling=False)
+            case "GP":
+                made = optuna.samplers.GPSampler(seed=self.seed)
+            case _:
+                raise ValueError(f"there is no sampler {sampler!r} here; there are {', '.join(OPTUNAS.values())}")
+        self._study = optuna.create_study(direction="maximize", sampler=made)
+        if start == "centre":
+            self._study.enqueue_trial(centre)
+        self._distributions = {name: optuna.distributions.FloatDistribution(*ends) for name, ends in bounds.items()}
+        self._asked: dict[int, optuna.Trial] = {}
+
+    def _propose(self, number: int) -> Proposal:
+        self._asked[number] = self._study.ask(self._distributions)
+        return Proposal(number, dict(self._asked[number].params))
+
+    def _learn(self, trial: Trial) -> None:
+        self._study.tell(self._asked.pop(trial.number), trial.score)
+
+
+def options(name: str, study: Study) -> dict[str, Any]:
+    if name in OPTUNAS:
+        start = "centre" if study.centre else "random"
+        return {"type": "OptunaSearcher", "sampler": OPTUNAS[name], "start": start}
+    return searcher_options(name, study.func, study.centre)
+
+
+def report(name: str, study: Study, outcomes: Sequence[Outcome]) -> None:
+    where = "the centre is the first sample" if study.centre else "no start given"
+    print(f"\n### {name}: {study.samples} samples, {where}\n\n{table(outcomes, study.func)}\n")
+    if study.func in THRESHOLDS:
+        for searcher in dict.fromkeys(one.searcher for one in outcomes):
+            own = sorted((one for one in outcomes if one.searcher == searcher), key=lambda one: one.seed)
+            hits = ", ".join(f"{one.seed}: {f'>{one.samples}' if one.hit is None else one.hit}" for one in own)
+            print(f"- {searcher}: {hits}")
+    split = [one.regions > 1 for one in outcomes if one.searcher == "lamcts" and one.hit and one.regions]
+    if split:
+        print(f"- the tree had split before the hit in {sum(split)} of {len(split)}")
+    pairs = _pairs(outcomes)
+    if pairs:
+        better = sum(one > other for one, other in pairs)
+        print(f"- with the tree better than without in {better} of {len(pairs)} seeds (median of differences "
+              f"{statistics.median(one - other for one, other in pairs):.4g})")  # fmt: skip
+
+
+def _pairs(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
+    """With and without the tree by seed: the fewer samples the better, or the higher best value of a formula."""
+
+    def worth(one: Outcome) -> float:
+        if one.function not in THRESHOLDS:
+            return one.best
+        return -float(one.samples_asked + 1 if one.hit is None else one.hit)
+
+    by_seed = [{one.seed: worth(one) for one in outcomes if one.searcher == name} for name in OURS[:2]]
+    return [(by_seed[0][seed], by_seed[1][seed]) for seed in by_seed[0] if seed in by_seed[1]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
+    parser.add_argument("--out", type=Path, default=Path("bench"))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", default=",".join(USUAL), help="searchers; also Optuna GP")
+    parser.add_argument("--seeds", type=int, default=math.inf, help="at most so many of a study's seeds")
+    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--report", action="store_true")
+    arguments = parser.parse_args()
+    # This folder would stand before the library that has this file's name.
+    sys.path.remove(str(Path(__file__).resolve().parent))
+    for name in arguments.studies or STUDIES:
+        study, file = STUDIES[name], arguments.out / f"{name}.jsonl"
+        if not arguments.report:
+            last = arguments.first_seed + min(study.seeds, arguments.seeds)
+            compare(
+                study.func,
+                {one: options(one, study) for one in arguments.only.split(",")},
+                range(arguments.first_seed, last),
+                study.samples,
+                file,
+                dims=study.dims,
+                workers=arguments.workers,
+                told=lambda one: print(
+                    f"{one.function} {one.searcher} {one.seed}: {one.hit} {one.best:.6g}", flush=True
+                ),
+            )
+        outcomes = [one for one in read_outcomes(file) if one.seed >= 1000 and one.samples_asked == study.samples]
+        if outcomes:
+            report(name, study, outcomes)
+
+
+if __name__ == "__main__":
+    main()
