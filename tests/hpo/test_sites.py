@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.sites.test_channel import Processes
 
 from operant.errors import ConfigError
 from operant.hpo import R, hpo, uniform
 from operant.schedulers.views.overview import describe
-from operant.sites import report
+from operant.sites import SITES, report
 from operant.tracking.places import find_root
 
 
@@ -18,14 +19,16 @@ def lively(config: dict[str, float]) -> dict[str, float]:
     return {"acc": config["x"], "twice": 2 * config["x"]}
 
 
-def test_each_trial_is_a_job_elsewhere() -> None:
+@pytest.mark.parametrize("site", ["local", "processes"])
+def test_each_trial_is_a_job_elsewhere(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SITES._classes, "processes", Processes)  # which see nothing of the search's folder
     offset = 1.0  # goes along: functions of the main program and closures need not be importable there
 
     def shifted(config: dict[str, float]) -> dict[str, float]:
         return {"acc": config["x"] + offset}
 
     search = hpo(shifted).random().maximize(R["acc"]).spaces({"x": uniform(0.0, 1.0)}).seed(1)
-    best = search.max_steps(2).max_workers(2).site("local").name("elsewhere").run()
+    best = search.max_steps(2).max_workers(2).site(site).name("elsewhere").run()
     assert best is not None and best[1]["acc"] > 1.0
     folder = find_root() / "searches" / "elsewhere"
     assert {job["status"] for job in describe(folder)["jobs"]} == {"FINISHED"}

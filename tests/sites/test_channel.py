@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.machine import patience
+from tests.machine import patience, wait_until
 from tests.sites.test_container import PYTHON, SETTINGS, podman
 
 from operant.sites import Event, Site, Submission
@@ -142,6 +142,26 @@ def test_a_job_outlives_its_controller_and_is_found_by_the_next(tmp_path: Path) 
     second.close()
     check(job, events[-1])
     assert all(one.wait(patience(10)) == 0 for one in first.processes.values())
+
+
+def test_a_job_that_begins_while_nobody_answers_waits_for_the_next(tmp_path: Path) -> None:
+    job = submission(tmp_path, [sys.executable, "-c", PROGRAM])
+    events: list[Event] = []
+    first, second = Processes(tmp_path), Processes(tmp_path)
+    first.start(events.append)
+    batch = Batch("b", [job], first.place / "b.list")
+    write_batch(first.place, batch, {})
+    env, argv = {**os.environ, **first.environment(batch, job)}, first.command(batch, 0)
+    first.close()
+    second.processes["b"] = process = subprocess.Popen(argv, cwd="/", env=env)
+    time.sleep(0.5)
+    assert process.poll() is None
+    second.start(events.append)
+    assert second.find([job.token])[job.token].state == "running"
+    wait_until(lambda: any(one.kind == "ended" for one in events), "its end")
+    second.close()
+    check(job, events[-1])
+    assert process.wait(patience(10)) == 0
 
 
 @pytest.mark.usefixtures("podman")

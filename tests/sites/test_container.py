@@ -8,18 +8,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.machine import patience
+from tests.machine import patience, wait_until
 
-from operant.sites import Site, Submission
+from operant.sites import Event, Site, Submission
 from operant.sites.container import ContainerSite
 from operant.testing import SiteContract
 
 PYTHON = "/usr/bin/python3"
 IMAGE = "localhost/operant-test:1"
 # An image with nothing in it: programs come from this machine. Debian's podman needs another runtime than its own.
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "engine": "podman",
     "image": IMAGE,
     "python": PYTHON,
@@ -66,6 +67,54 @@ class TestContainerSite(SiteContract):
     def no_container_is_left(self) -> Iterator[None]:
         yield
         assert not containers(f"--filter=label=operant.search={self.site_built.prefix}")
+
+
+def end_of(tmp_path: Path, code: str = "pass", **settings: Any) -> Event:
+    """How a job in a container of its own ends."""
+    site, events = ContainerSite(tmp_path, **{**SETTINGS, **settings}), list[Event]()
+    folder = tmp_path / "jobs" / "0"
+    folder.mkdir(parents=True)
+    site.start(events.append)
+    try:
+        site.submit([Submission("0/1/secret", "0", 1, [PYTHON, "-I", "-S", "-c", code], folder, folder)])
+        wait_until(lambda: any(one.kind in ("ended", "lost") for one in events), "its end", 60)
+    finally:
+        site.close()
+    assert not containers(f"--filter=label=operant.search={site.prefix}")
+    return events[-1]
+
+
+@pytest.mark.usefixtures("podman")
+def test_a_container_over_its_memory_is_told_in_words(tmp_path: Path) -> None:
+    end = end_of(tmp_path, "x = bytearray(400 << 20)", memory="100MB", network="none")
+    assert end.info["reason"] == "memory_limit" and "100 MiB" in end.info["error"]
+
+
+@pytest.mark.usefixtures("podman")
+def test_an_image_that_cannot_be_pulled_is_waited_for_a_while(tmp_path: Path) -> None:
+    end = end_of(tmp_path, image="127.0.0.1:9/none:1", pull_wait=0.1)
+    assert end.info["reason"] == "refused" and "127.0.0.1:9" in end.info["error"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "uid", "settings", "asked"),
+    [
+        ("podman", 0, {"gpus": True}, ["--device=nvidia.com/gpu=all"]),
+        ("docker", 0, {"gpus": "2", "runtime": "runc"}, ["--runtime=runc", "--gpus=2"]),
+        ("podman", 7, {"ulimits": ["nofile=9"], "flags": ["--x"]}, ["--ulimit=nofile=9", "--userns=keep-id", "--x"]),
+        ("docker", 7, {}, ["--user=7:7"]),
+        ("docker", 7, {"user": "root", "cpus": 0.5}, ["--cpus=0.5"]),
+        ("podman", 7, {"user": "8:9", "memory": "1GB"}, [f"--memory={2**30}", "--user=8:9"]),
+    ],
+)
+def test_what_is_asked_of_an_engine(
+    engine: str, uid: int, settings: dict[str, Any], asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getuid", lambda: uid)
+    monkeypatch.setattr("os.getgid", lambda: uid)
+    site = ContainerSite(tmp_path, image="any:1", engine=engine, volumes=["/data", "/a:/b:ro"], **settings)
+    volumes = ["--volume=/data:/data", "--volume=/a:/b:ro", f"--volume={tmp_path}:{tmp_path}"]
+    assert site._options(Submission("0/1/x", "0", 1, [], tmp_path, tmp_path)) == [*volumes, *asked]
 
 
 class TestApptainer(SiteContract):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from tests.machine import patience
 from tests.sites.kube_stand_in import StandIn
+from tests.system.cluster_search import same_proposals_here_and_at
 
+from operant.cli import main
 from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission, make_token
 from operant.sites._kube import pod_state, state_of
@@ -81,6 +84,21 @@ class TestKubernetesSiteByHttp(TestKubernetesSite):
         self.wait(lambda: not self.cluster.objects["secrets"], "the end of the secret")
         made = {plural: str(found) for _, plural, kind, found in self.cluster.changes if kind == "ADDED"}
         assert token in made["secrets"] and token not in made["jobs"] + made["pods"]
+
+
+def test_the_example_makes_the_same_proposals_here_and_there(cluster: StandIn, tmp_path: Path) -> None:
+    site = {"type": "kubernetes", "image": "any:1", "python": sys.executable, "volumes": [str(tmp_path)]}
+    same_proposals_here_and_at({**site, "kubeconfig": str(cluster.kubeconfig)}, tmp_path / "project")
+
+
+def test_a_check_is_of_the_site_with_the_settings_that_are_given(
+    cluster: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = {"type": "kubernetes", "image": "any:1", "python": sys.executable, "volumes": [str(tmp_path)]}
+    words = ["sites", "check", json.dumps({**site, "kubeconfig": str(cluster.kubeconfig)}), "--folder", str(tmp_path)]
+    assert main(words) == 0 and "kubernetes works" in capsys.readouterr().out
+    cluster.close()
+    assert main(words) == 1 and "does not answer" in capsys.readouterr().err
 
 
 class Heard:

@@ -15,7 +15,6 @@ from tests.machine import patience
 
 from operant.errors import ConfigError
 from operant.sites import Site, Submission
-from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
 
@@ -113,12 +112,3 @@ def test_a_dead_node_is_told_as_one(tmp_path: Path) -> None:
     assert site._word(died).reason == "node_failed"
     failed = SimpleNamespace(**about, status="FAILED", message="Job entrypoint command failed with exit code 1")
     assert site._word(failed).reason is None
-
-
-def test_a_head_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="needs operant[ray]")
-    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
-    with pytest.raises(SiteRefusedError, match="which Ray"):
-        RaySite(tmp_path).look()
-    with pytest.raises((SiteAwayError, SiteRefusedError), match="head"):
-        RaySite(tmp_path, address="http://127.0.0.1:9").look()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.machine import patience
 
@@ -18,9 +21,9 @@ import os, sys, time
 number = int(sys.argv[1])
 with open(os.environ["OPERANT_RUN_DIR"].split("/.operant/")[0] + "/../seen", "a") as stream:
     stream.write(f"{number}\\n")
-if number in (7, 8):
+if number in (1, 2):
     raise SystemExit(3)
-if number == 11 or (number == 12 and os.environ["OPERANT_ATTEMPT"] == "1"):
+if number == 3 or (number == 4 and os.environ["OPERANT_ATTEMPT"] == "1"):
     time.sleep(600)
 with open("result.json", "w") as stream:
     stream.write('{"acc": %d}' % number)
@@ -34,7 +37,7 @@ task:
   - {{name: x, type: Int, data: [0, {last}]}}
 searcher: {{type: GridSearcher, reward_attribute: acc}}
 scheduler:
-  parallel_size: 16
+  parallel_size: {parallel}
   grace_period: 1
   stop_criterion: {{time_limits_per_job: {limit}}}
 """
@@ -43,11 +46,14 @@ scheduler:
 class Search:
     """`search-run` in a folder of its own."""
 
-    def __init__(self, folder: Path, jobs: int, site: str, python: str = sys.executable, limit: str = "3s") -> None:
-        self.folder = folder
-        (folder / ".operant").mkdir(exist_ok=True)
+    def __init__(
+        self, folder: Path, count: int, site: str, python: str = sys.executable, limit: str = "3s", parallel: int = 16
+    ) -> None:
+        self.folder, self.count = folder, count
+        (folder / ".operant").mkdir(parents=True, exist_ok=True)
         (folder / "job.py").write_text(_PROGRAM)
-        (folder / "search.yaml").write_text(_YAML.format(python=python, last=jobs - 1, site=site, limit=limit))
+        text = _YAML.format(python=python, last=count - 1, site=site, limit=limit, parallel=parallel)
+        (folder / "search.yaml").write_text(text)
         self.seen = folder.parent / "seen"
         self.place = folder / ".operant" / "searches" / "try"
 
@@ -80,12 +86,12 @@ class Search:
 
 
 def survive(search: Search, kill_job: Callable[[str], object]) -> None:
-    """50 jobs: two fail, one hangs, one is killed by the site; then `kill -9` of the controller, and resume."""
+    """Of its jobs two fail, one hangs, one is killed by the site; then `kill -9` of the controller, and resume."""
     first = search.start("search", "search.yaml", "--task", "try")
-    search.wait_until("job 12 runs", lambda: search.counts().get(12) and search.job("12").get("site_id"))
-    kill_job(str(search.job("12")["site_id"]))
-    search.wait_until("that is an error", lambda: search.job("12")["status"] == "ERROR")
-    search.wait_until("more have begun", lambda: len(search.counts()) > 20)
+    search.wait_until("job 4 runs", lambda: search.counts().get(4) and search.job("4").get("site_id"))
+    kill_job(str(search.job("4")["site_id"]))
+    search.wait_until("that is an error", lambda: search.job("4")["status"] == "ERROR")
+    search.wait_until("more have begun", lambda: len(search.counts()) > 0.4 * search.count)
     first.send_signal(signal.SIGKILL)
     first.wait()
     left = [one for one in search.jobs().values() if one["status"] in ("RUNNING", "PENDING")]
@@ -93,10 +99,26 @@ def survive(search: Search, kill_job: Callable[[str], object]) -> None:
 
     search.run("search", "search.yaml", "--task", "try", "--resume")
     jobs = search.jobs()
-    assert len(jobs) == 50, search.printed()
-    assert {one for one, job in jobs.items() if job["status"] == "ERROR"} == {"7", "8"}
-    assert {one for one, job in jobs.items() if job["status"] == "STOPPED"} == {"11"}
+    assert len(jobs) == search.count, search.printed()
+    assert {one for one, job in jobs.items() if job["status"] == "ERROR"} == {"1", "2"}
+    assert {one for one, job in jobs.items() if job["status"] == "STOPPED"} == {"3"}
     assert all(job["reward"] == int(one) for one, job in jobs.items() if job["status"] == "FINISHED")
     counts = search.counts()
-    assert sorted(counts) == list(range(50))
-    assert {one for one, count in counts.items() if count > 1} <= {7, 8, 12}  # failed ones are run again by a resume
+    assert sorted(counts) == list(range(search.count))
+    assert {one for one, count in counts.items() if count > 1} <= {1, 2, 4}  # failed ones are run again by a resume
+
+
+def same_proposals_here_and_at(site: dict[str, Any], folder: Path, python: str = sys.executable) -> None:
+    """The example of docs/sites.md here and at a site: with `lag` both try the same, with the same results."""
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "sites", folder)
+    (folder / ".operant").mkdir()
+    text = (folder / "search.yaml").read_text()
+    (folder / "search.yaml").write_text(text.replace("template: python ", f"template: {python} -I -S "))
+    found = {}
+    for name, where in (("here", {"type": "local"}), ("there", site)):
+        argv = [sys.executable, "-m", "operant", "search", "search.yaml", "--task", name, "--site", json.dumps(where)]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        jobs = describe(folder / ".operant" / "searches" / name)["jobs"]
+        found[name] = [(one["id"], one["arg_dict"], one["reward"]) for one in jobs]
+    assert found["here"] == found["there"] and len(found["here"]) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from tests.hpo.test_kubernetes_tasks import CONFIG, files
 from tests.machine import patience
-from tests.system.cluster_search import Search, survive
+from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.kubernetes import Kubernetes, running_kubernetes
 
 from operant.hpo import R, hpo, run_scheduler_k8s, uniform
@@ -51,11 +52,30 @@ class TestKubernetesPods(SiteContract):
 def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "project"
-    folder.mkdir()
     site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
-    search = Search(folder, 50, json.dumps(site), "/usr/bin/python3", limit="20s")
+    search = Search(tmp_path / "project", 50, json.dumps(site), "/usr/bin/python3", limit="20s")
     survive(search, lambda job: kubernetes.say("delete", "pod", "-l", f"operant-job={job}", "--wait=false"))
+    search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
+
+
+def test_the_example_makes_the_same_proposals_here_and_there(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
+    same_proposals_here_and_at(site, tmp_path / "project", "/usr/bin/python3")
+
+
+def test_an_api_server_that_is_away_for_20_seconds_loses_nothing(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
+    search = Search(tmp_path / "project", 12, json.dumps(site), "/usr/bin/python3", limit="600s", parallel=4)
+    program = "import sys, time\ntime.sleep(2)\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
+    (search.folder / "job.py").write_text(program)
+    process = search.start("search", "search.yaml", "--task", "try")
+    search.wait_until("some have ended", lambda: any(one["status"] == "FINISHED" for one in search.jobs().values()))
+    server = int((kubernetes.place / "apiserver.pid").read_text())
+    os.kill(server, signal.SIGSTOP)
+    time.sleep(20)
+    os.kill(server, signal.SIGCONT)
+    assert process.wait(patience(180)) == 0, search.printed()
+    assert [job["reward"] for job in search.jobs().values()] == list(range(12))
     search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
 
 

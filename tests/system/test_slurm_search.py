@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.machine import patience
-from tests.system.cluster_search import Search, survive
+from tests.machine import patience, wait_until
+from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.slurm import Slurm, running_slurm
 
 from operant.schedulers.views.overview import describe
+from operant.tracking import Run
 
 
 @pytest.fixture(scope="module")
@@ -39,27 +41,17 @@ def test_a_detached_search_is_ended_by_stop_and_taken_over_by_resume(slurm: Slur
     search.wait_until("it runs", lambda: search.counts())
     assert search.run("stop", "--task", "try", "--detach") == 0
     assert first.wait(patience(30)) == 0
-    search.wait_until("jobs go on", lambda: search.counts().get(11))
-    assert any(search.job("11")["reason"] == text for text in ("running, no controller", "waiting, no controller"))
+    search.wait_until("jobs go on", lambda: search.counts().get(3))
+    assert any(search.job("3")["reason"] == text for text in ("running, no controller", "waiting, no controller"))
     assert search.run("stop", "--task", "try") == 0
     assert slurm.is_empty()
-    assert search.job("11")["status"] == "KILLED"
+    assert search.job("3")["status"] == "KILLED"
     assert search.run("rm", "--task", "try") == 0
     assert not search.place.exists()
 
 
 def test_the_example_makes_the_same_proposals_here_and_there(slurm: Slurm, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    shutil.copytree(Path(__file__).parents[2] / "examples" / "sites", folder)
-    (folder / ".operant").mkdir()
-    found = []
-    for name, words in (("here", ["--site", "local"]), ("there", [])):
-        argv = [sys.executable, "-m", "operant", "search", "search.yaml", "--task", name, *words]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        jobs = describe(folder / ".operant" / "searches" / name)["jobs"]
-        found.append([(one["id"], one["arg_dict"], one["reward"]) for one in jobs])
-    assert found[0] == found[1] and len(found[0]) == 8
+    same_proposals_here_and_at({"type": "slurm", "poll": 0.5}, tmp_path / "project")
 
 
 @pytest.mark.parametrize("site", ["local", "slurm"])
@@ -77,3 +69,27 @@ def test_a_template_that_begins_with_srun_works_as_it_stands(slurm: Slurm, tmp_p
     assert done.returncode == 0, done.stderr
     (job,) = describe(folder / ".operant" / "searches" / "try")["jobs"]
     assert job["status"] == "FINISHED" and job["reward"] > 0.1 and slurm.is_empty()
+
+
+@pytest.mark.long
+def test_a_training_that_is_warned_is_requeued_and_goes_on_exactly(slurm: Slurm, tmp_path: Path) -> None:
+    (tmp_path / ".operant").mkdir()
+    argv = [sys.executable, "-m", "operant", "train", "cartpole-ppo", "total_steps=40960", "seed=5"]
+    site = "{type: slurm, poll: 0.5, time: 30m, warn: 1, restarts: 1}"
+    there = subprocess.Popen([*argv, "--site", site], cwd=tmp_path)
+    try:
+        kept = ".operant/searches/*/jobs/0/run/checkpoints/*"
+        wait_until(lambda: list(tmp_path.glob(kept)), "a checkpoint", 60)
+        folder = next(tmp_path.glob(kept)).parents[2]
+        name = slurm.say("squeue", "-h", "-r", "-o", "%i").strip()
+        slurm.say("scancel", "--batch", "--signal=USR1", name)  # as Slurm itself does by --signal=B:USR1@…
+        assert there.wait(patience(120)) == 0
+    finally:
+        there.kill()
+        there.wait()
+    assert json.loads((folder / "claim-1").read_text())["restart"] == 1
+    assert subprocess.run([*argv, "--quiet"], cwd=tmp_path, check=False).returncode == 0
+    (here,) = (tmp_path / ".operant" / "runs").iterdir()
+    found = [Run(one).scalars("evaluation/return") for one in (folder / "run", here)]
+    for key in ("step", "value"):
+        assert list(found[0][key]) == list(found[1][key])

@@ -120,7 +120,7 @@ def _print_search(found: dict[str, Any], folder: Path) -> None:
         settings = _settings(job["arg_dict"], templates)
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""
-        where = [_waited(job), _where(job)] if placed else []
+        where = [duration(job["waited"]) if "waited" in job else "", _where(job)] if placed else []
         rows.append(
             [job["id"], job["status"], _number(job["reward"]), *where, took, *shown, settings, told, job["url"]]
         )
@@ -136,10 +136,6 @@ def _print_search(found: dict[str, Any], folder: Path) -> None:
 
 def _has_bytes(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
-
-
-def _waited(job: dict[str, Any]) -> str:
-    return duration(job["waited"]) if "waited" in job else ""
 
 
 def _where(job: dict[str, Any]) -> str:

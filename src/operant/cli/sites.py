@@ -74,11 +74,9 @@ def _check(given: str | Mapping[str, Any], place: Path, timeout: float) -> int:
     from operant.schedulers.planning.places import checked_site
     from operant.sites import SITES, Event, Site, Submission, make_token
     from operant.sites.base import SystemClock
+    from operant.sites.cluster import ClusterSite
 
     settings = checked_site(given)
-    why = _why_not(SITES.get(settings["type"]))
-    if why is not None:
-        raise UsageError(f"{settings['type']} cannot be used here: {why}")
     with tempfile.TemporaryDirectory(prefix=".operant-check-", dir=place) as name:
         folder = Path(name)
         job = folder / "jobs" / "0"
@@ -86,6 +84,8 @@ def _check(given: str | Mapping[str, Any], place: Path, timeout: float) -> int:
         token = make_token("0", 1, secrets.token_hex(8))
         clock = SystemClock()
         site: Site = SITES.build(settings, folder)
+        if isinstance(site, ClusterSite):
+            site.look()  # who is not there, or does not answer, is told at once
         began = time.monotonic()
         site.start(clock.put)
         try:

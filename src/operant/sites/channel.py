@@ -26,13 +26,21 @@ from operant._util.files import write_file
 from operant.errors import UsageError
 from operant.sites import wrapper
 
-BOOTSTRAP = (
-    "import os,sys,urllib.request as u;"
-    "c={'__name__':'wrapper'};"
-    "exec(compile(u.urlopen(os.environ['OPERANT_CHANNEL']+'/wrapper.py').read(),'wrapper.py','exec'),c);"
-    "sys.exit(c['main'](['fetch']))"
-)
-"""What is run where there is only a Python: it gets the wrapper, which gets everything else."""
+BOOTSTRAP = """
+import http.client, os, sys, time, urllib.request
+for tries in range(17300):
+    try:
+        text = urllib.request.urlopen(os.environ["OPERANT_CHANNEL"] + "/wrapper.py", timeout=60).read()
+        break
+    except (OSError, http.client.HTTPException):
+        time.sleep(min(5.0, 0.2 + 0.2 * tries))
+else:
+    sys.exit("no controller has answered for a day")
+wrapper = {"__name__": "wrapper"}
+exec(compile(text, "wrapper.py", "exec"), wrapper)
+sys.exit(wrapper["main"](["fetch"]))
+"""
+"""What is run where there is only a Python: it gets the wrapper, which gets everything else. It asks for a day."""
 
 _PLACE = re.compile(r"/([\w.-]{1,128})/([0-9]{1,9})/([a-z]+)")
 _MOST_TEXT = 1 << 20
@@ -208,7 +216,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _target(self, path: str) -> Path:
         parts = Path(path).parts
         results = len(parts) == 2 and parts[0] == "work" and parts[1] in wrapper.RESULT_NAMES
-        if not (path in ("stdout", "stderr") or results or (len(parts) > 1 and parts[0] == "run")) or ".." in parts:
+        if not (path in wrapper.STREAMS or results or (len(parts) > 1 and parts[0] == "run")) or ".." in parts:
             raise ValueError(f"a job does not send {path!r}")
         return self.job.joinpath(*parts)
 

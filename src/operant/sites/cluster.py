@@ -45,6 +45,8 @@ class ClusterSite:
     most_in_batch = 500
     keeps_ended = False
     """Whether `clean` has to be called for jobs that are over."""
+    memory: int | None = None
+    """Bytes that the site lets each job have, where its settings say so."""
 
     def __init__(
         self,
@@ -140,8 +142,7 @@ class ClusterSite:
     def submit(self, jobs: Sequence[Submission]) -> list[str]:
         with self._lock:
             for job in jobs:
-                attempt = Attempt(job.token, job.folder, job.attempt, job)
-                self._open[job.token] = attempt
+                self._open[job.token] = attempt = Attempt(job.token, job.folder, job.attempt, job)
                 self._todo.jobs.append(attempt)
         self._wake.set()
         return [job.token for job in jobs]
@@ -182,11 +183,9 @@ class ClusterSite:
             if (place is None or (words is not None and word is None)) and cluster_jobs.claim_never(folder, token):
                 found[token] = Found("unknown", {})
                 continue
-            if place is None:
-                place = ("", 0, 0)
-            attempt = Attempt(token, folder, number, None, *place[:2], launched=True, held=record)
-            attempt.restarts = place[2] // 1000
-            attempt.word, attempt.id = word, "" if word is None else word.id
+            batch, index, restart = place or ("", 0, 0)
+            attempt = Attempt(token, folder, number, None, batch, index, launched=True, held=record)
+            attempt.word, attempt.id, attempt.restarts = word, "" if word is None else word.id, restart // 1000
             with self._lock:
                 self._open[token] = attempt
             claimed = wrapper.read_json(str(folder / f"claim-{number}"))
@@ -424,6 +423,7 @@ class ClusterSite:
     # -- helpers --------------------------------------------------------------------------------------------------
 
     def _finish(self, attempt: Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
+        info = cluster_jobs.with_memory(info, self.memory)
         with self._lock:  # also while it is told, so that nothing is said of an attempt after its end
             if self._open.pop(attempt.token, None) is not None:
                 self._emit(Event(kind, attempt.token, info))

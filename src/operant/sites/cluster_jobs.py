@@ -18,6 +18,7 @@ from operant.sites.local import read_exit, spec_of
 TIMES_MISSED = 3
 CANCELLED_WAIT = 5.0
 _SKEW_SECONDS = 30.0
+_WRAPPER_BYTES = 64 << 20
 
 
 class SiteAwayError(OperantError):
@@ -175,6 +176,21 @@ def by_site(record: Mapping[str, Any]) -> bool:
 def with_reason(record: Mapping[str, Any], cancelled: str | None) -> Mapping[str, Any]:
     """With the reason that was given here, where a signal of the site's came before the wrapper could read it."""
     return {**record, "reason": cancelled} if cancelled is not None and by_site(record) else record
+
+
+def memory_for(job: Submission, setting: int | None) -> int | None:
+    """Bytes that a site gives a job; without a setting its limit and a little more, so that it is ended by us."""
+    limit = job.limits.memory_bytes
+    return setting if setting is not None or limit is None else limit + _WRAPPER_BYTES
+
+
+def with_memory(record: Mapping[str, Any], limit: int | None) -> Mapping[str, Any]:
+    """With that reason, where a program was killed as it had about all the memory that its site lets it have."""
+    peak = record.get("peak_bytes") or 0
+    if limit is None or record.get("signal") != signal.SIGKILL or record.get("reason") or peak < 0.9 * limit:
+        return record
+    words = f"the kernel killed it when its memory, {peak >> 20} MiB, reached the {limit >> 20} MiB of its site"
+    return {**record, "reason": "memory_limit", "error": words}
 
 
 def exit_of(folder: Path, token: str) -> dict[str, Any] | None:

@@ -15,12 +15,12 @@ from typing import Any
 
 from operant._util.checks import is_number, one_of, positive, whole_number
 from operant._util.files import write_file
-from operant._util.units import parse_bytes
+from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
 from operant.sites import wrapper
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
-from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
+from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 from operant.tracking.identity import is_alive
 
 ENGINES = ("podman", "docker", "apptainer")
@@ -46,6 +46,7 @@ class ContainerSite(ClusterSite):
     :param ulimits: such as ``nofile=1024:1024``.
     :param flags: further options of the engine's ``run`` (apptainer: ``exec``).
     :param python: the interpreter of the image for the wrapper, 3.8 or later.
+    :param pull_wait: how long an image may fail to be pulled before the job counts as failed.
     :param poll: seconds between two looks at all containers.
     :param channel: ``http`` where containers do not see the search's folder; ``address`` is then how they reach us.
     """
@@ -71,6 +72,7 @@ class ContainerSite(ClusterSite):
         ulimits: Sequence[str] = (),
         flags: Sequence[str] = (),
         python: str = "python3",
+        pull_wait: str | float = 300,
         poll: float = 2.0,
         exit_wait: float = 2.0,
         restarts: int = 0,
@@ -102,6 +104,8 @@ class ContainerSite(ClusterSite):
         self.user, self.gpus, self.network, self.runtime = user, gpus, network, runtime
         self.memory = None if memory is None else parse_bytes(memory, ("memory",))
         self.cpus = cpus
+        self.pull_wait = parse_duration(pull_wait, ("pull_wait",), bare_unit="s") or 0.0
+        self._pulling_since: float | None = None
         self.prefix = f"operant-{folder.name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
     @staticmethod
@@ -179,24 +183,40 @@ class ContainerSite(ClusterSite):
             raise SiteAwayError(f"{argv[0]} has not answered for {COMMAND_SECONDS:g} s") from None
         except FileNotFoundError:
             raise SiteRefusedError(f"there is no `{argv[0]}` on this machine") from None
+        if done.returncode == 0 and taken:
+            self._pulling_since = None
         if done.returncode == 0 or forgiving:
             return done.stdout
         if taken and "in use" in done.stderr:
             return ""
         said = done.stderr.strip().rpartition("\n")[2] or f"{argv[0]} ended with code {done.returncode}"
-        if argv[1] == "ps" or any(one in said.lower() for one in ("connect", "timed out", "temporarily")):
+        if argv[1] == "ps" or self._may_pass(said.lower()):
             raise SiteAwayError(said)
         if taken:  # one that was created and could not be started would stay
             self.run([self.engine, "rm", "--force", taken], forgiving=True)
         raise SiteRefusedError(said)
+
+    def _may_pass(self, said: str) -> bool:
+        """Whether asking again may help; where it is a registry that does not answer, for a while."""
+        if not any(one in said for one in ("connect", "timed out", "temporarily")):
+            return False
+        if "registry" not in said and "pull" not in said:
+            return True
+        if self._pulling_since is None:
+            self._pulling_since = self.now()
+        return self.now() - self._pulling_since < self.pull_wait
 
     def _options(self, job: Submission) -> list[str]:
         volumes = [one if ":" in one else f"{one}:{one}" for one in self.volumes]
         if not self.by_http:
             volumes.append(f"{self.folder}:{self.folder}")
         options = [f"--volume={one}" for one in volumes] + [f"--ulimit={one}" for one in self.ulimits]
-        memory = self.memory if self.memory is not None else job.limits.memory_bytes
-        given = {"memory": memory, "cpus": self.cpus, "network": self.network, "runtime": self.runtime}
+        given = {
+            "memory": memory_for(job, self.memory),
+            "cpus": self.cpus,
+            "network": self.network,
+            "runtime": self.runtime,
+        }
         options += [f"--{key}={value}" for key, value in given.items() if value is not None]
         user, me = self.user, f"{os.getuid()}:{os.getgid()}"
         if user in (None, "me") and self.engine == "podman" and os.getuid() != 0:

@@ -53,17 +53,21 @@ class RemoteCallSite(WorkerSite):
 
     def run(self, job: Submission) -> None:
         folder = self.folder / "jobs" / job.job_id
-        folder.mkdir(parents=True, exist_ok=True)
-        described, result, reports = (folder / f"{name}-{job.attempt}" for name in ("call", "returned", "reports"))
-        job = replace(job, folder=folder, work=folder)
+        work, reports = folder / "work", folder / "reports"
+        work.mkdir(parents=True, exist_ok=True)
+        reports.unlink(missing_ok=True)  # of an earlier attempt
+        function, described = work / "function.pkl", work / f"call-{job.attempt}"
+        function.unlink(missing_ok=True)
+        function.hardlink_to(self._function)
+        job = replace(job, folder=folder, work=work)
         write_file(described, pickle.dumps(job))
         python = getattr(self.inner, "python", None) or sys.executable
-        files = [str(one) for one in (self._function, described, result, reports)]
+        files = [str(one) for one in (function, described, work / "result.json", reports)]
         argv = [python, "-m", "operant.sites.elsewhere", *files]
         env = {"PYTHONPATH": os.pathsep.join(one or str(Path.cwd()) for one in sys.path)}
         with self._lock:
             self._jobs[job.token] = job
-        self.inner.submit([Submission(job.token, job.job_id, job.attempt, argv, folder, folder, env, job.limits)])
+        self.inner.submit([Submission(job.token, job.job_id, job.attempt, argv, folder, work, env, job.limits)])
 
     def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
         self.inner.cancel(tokens, reason, grace)
@@ -98,13 +102,13 @@ class RemoteCallSite(WorkerSite):
         with self._lock:
             del self._jobs[event.token]
         reason, info = event.info.get("reason"), event.info
-        found = wrapper.read_json(str(self._file(job, "returned")))
+        found = wrapper.read_json(str(job.work / "result.json"))
         if info.get("code") == 0 and found:
             self.emit_end(job, TrialEnd(**found))
         elif reason is not None:
             self._emit(Event("ended", job.token, {"code": None, "reason": reason, "error": info.get("error")}))
         else:
-            said = info.get("error") or _last_line(self._file(job, "returned").with_name("stderr"))
+            said = info.get("error") or _last_line(job.folder / "stderr")
             self.emit_end(job, TrialEnd("failed", None, 0.0, said or f"it left with exit code {info.get('code')}"))
 
     def _listen(self) -> None:
@@ -117,7 +121,7 @@ class RemoteCallSite(WorkerSite):
     def _pass_on_reports(self, job: Submission) -> None:
         """What a call has reported since: whole lines of a file."""
         with self._lock:
-            path, at = self._file(job, "reports"), self._read.get(job.token, 0)
+            path, at = job.folder / "reports", self._read.get(job.token, 0)
             if job.token not in self._jobs or not path.exists():
                 return
             data = path.read_bytes()[at:]
@@ -126,9 +130,6 @@ class RemoteCallSite(WorkerSite):
         for line in whole.splitlines():
             step, value = line.split()
             self.emit_report(job.token, int(step), float(value))
-
-    def _file(self, job: Submission, name: str) -> Path:
-        return self.folder / "jobs" / job.job_id / f"{name}-{job.attempt}"
 
 
 def _last_line(path: Path) -> str:

@@ -19,9 +19,7 @@ from operant.errors import ConfigError, OperantError
 from operant.sites._kube import Cluster, Mirror, Object, pod_state, read_documents, state_of
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
-from operant.sites.cluster_jobs import Attempt, Batch, SiteAwayError, SiteJob, SiteRefusedError
-
-__all__ = ["KubernetesSite"]
+from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 
 _JOB: Object = {
     "apiVersion": "batch/v1",
@@ -30,7 +28,6 @@ _JOB: Object = {
 }
 _SECRET: Object = {"apiVersion": "v1", "kind": "Secret"}
 _FIELDS = ("apiVersion", "kind", "metadata", "spec", "data", "binaryData", "stringData", "type")
-_WRAPPER_BYTES = 64 << 20
 _DONE_SECONDS = 3600
 
 
@@ -205,13 +202,6 @@ class KubernetesSite(ClusterSite):
                     return f"; its log says: {lines[-1][:300]}" if lines else ""
         return ""
 
-    def _finish(self, attempt: Attempt, info: Mapping[str, Any], kind: str = "ended") -> None:
-        peak, limit = info.get("peak_bytes") or 0, self.memory
-        if info.get("signal") == 9 and not info.get("reason") and limit is not None and peak >= 0.9 * limit:
-            words = f"the kernel killed it when its memory, {peak >> 20} MiB, reached the pod's {limit >> 20} MiB"
-            info = {**info, "reason": "memory_limit", "error": words}
-        super()._finish(attempt, info, kind)
-
     # -- how they are said ----------------------------------------------------------------------------------------
 
     def _mirrors(self) -> tuple[Mirror, Mirror]:
@@ -236,9 +226,7 @@ class KubernetesSite(ClusterSite):
             kept = [one for one in container.get("env") or () if one.get("name") != "OPERANT_RESTART"]
             container["env"] = [*kept, {"name": "OPERANT_RESTART", "value": str(batch.restart)}]
         limits = job.limits
-        memory = self.memory
-        if memory is None and limits.memory_bytes is not None:
-            memory = limits.memory_bytes + _WRAPPER_BYTES  # whoever is over the limit is ended by us, not by the kernel
+        memory = memory_for(job, self.memory)
         if memory is not None:
             container["resources"]["limits"]["memory"] = str(memory)
         pod["terminationGracePeriodSeconds"] = int(limits.grace_seconds) + 5

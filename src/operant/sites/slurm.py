@@ -19,9 +19,10 @@ from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
-from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError
+from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 
 COMMAND_SECONDS = 120.0
+ANSWER_SECONDS = 20.0
 # What Slurm says when asking again helps: its controller is away or busy, a limit of the queue is reached.
 _AWAY = re.compile(
     r"unable to contact|socket timed out|timed out|temporarily|connect|zero bytes|try again|submit limit|"
@@ -144,7 +145,12 @@ class SlurmSite(ClusterSite):
         """Why there is no Slurm here; None where there is."""
         if shutil.which("sbatch") is None:
             return "there is no `sbatch` on this machine (Debian's package is slurm-client)"
-        asked = subprocess.run(["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, check=False)
+        try:
+            asked = subprocess.run(
+                ["sinfo", "-h", "-o", "%P"], capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return f"Slurm's controller has not answered for {ANSWER_SECONDS:g} s"
         return asked.stderr.strip() or None if asked.returncode else None
 
     # -- the three verbs ------------------------------------------------------------------------------------------
@@ -219,7 +225,7 @@ class SlurmSite(ClusterSite):
     def _options(self, job: Submission) -> list[str]:
         options = [*_of_srun(job.argv), *self.options]
         limits = job.limits
-        memory = self.memory if self.memory is not None else limits.memory_bytes
+        memory = memory_for(job, self.memory)
         if memory is not None:
             options.append(f"--mem={math.ceil(memory / 2**20)}M")
         seconds = self.seconds

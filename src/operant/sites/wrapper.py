@@ -44,6 +44,8 @@ ROOM_SECONDS = 60.0  # how long a job without a controller waits for room on a f
 PAGE = os.sysconf("SC_PAGE_SIZE")
 RESULT_NAMES = ("result.json", "result.pkl")
 """Where a program may leave its result, in the folder in which it runs."""
+STREAMS = ("stdout", "stderr", "reports")
+"""Files in a job's folder that only grow: what the program prints, and what a function reports."""
 TOKEN_NAME = "OPERANT_JOB_TOKEN"
 """The variable by which processes of an attempt are found when everybody who saw to them has been killed."""
 
@@ -820,11 +822,11 @@ class FetchedJob:
         self.token = os.environ.pop("OPERANT_CHANNEL_TOKEN")  # for this process, not for the program
         self.restart = int(os.environ.get("OPERANT_RESTART") or 0)
         self.sent: dict[str, Any] = {}
+        self.before: dict[str, int] = {}
         self.over = False
 
     def run(self) -> int:
         import shutil
-        import tarfile
         import tempfile
         import threading
 
@@ -834,17 +836,13 @@ class FetchedJob:
             return 0
         root = tempfile.mkdtemp(prefix="operant-job-")
         self.job = os.path.join(root, os.path.basename(spec["folder"]))
-        os.mkdir(self.job)
-        with self.open("GET", "bundle") as stream, tarfile.open(fileobj=stream, mode="r|") as bundle:
-            # It comes from the controller that this job belongs to; links of the user's may lead anywhere.
-            bundle.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
-            bundle.extractall(self.job)
+        self.fetch_bundle()
         # What names the job's folder there, names its folder here.
         spec = json.loads(json.dumps(spec).replace(json.dumps(spec["folder"])[1:-1], json.dumps(self.job)[1:-1]))
         spec.pop("notices", None)
         os.makedirs(spec["cwd"], exist_ok=True)
         for path in self.files():
-            if not path.endswith((".seg", "stdout", "stderr")):
+            if not self.grows(path):
                 self.sent[path] = self.stamp(path)
         prefer_as_victim()
         wake = prepare()
@@ -859,6 +857,25 @@ class FetchedJob:
             self.ask("POST", "exit", json.dumps(dict(record, restart=self.restart)).encode())
         shutil.rmtree(root, ignore_errors=True)
         return code
+
+    def fetch_bundle(self) -> None:
+        """The work folder; one that is cut off is fetched anew."""
+        import shutil
+        import tarfile
+
+        for pause in (0.2, 1.0, 5.0, *[30.0] * 2880, None):
+            os.mkdir(self.job)
+            try:
+                with self.open("GET", "bundle") as stream, tarfile.open(fileobj=stream, mode="r|") as bundle:
+                    # It comes from the controller that this job belongs to; links of the user's may lead anywhere.
+                    bundle.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+                    bundle.extractall(self.job)
+                return
+            except (OSError, tarfile.TarError) as error:
+                shutil.rmtree(self.job, ignore_errors=True)
+                if pause is None or getattr(error, "code", 0) in (403, 404):
+                    raise
+                time.sleep(pause)
 
     def keep_up(self) -> None:
         """Beside the program: say that it has begun, send what it writes, and hear whether it shall end."""
@@ -880,7 +897,7 @@ class FetchedJob:
 
     def files(self) -> list[str]:
         """What is sent; a checkpoint's own description after the rest of it."""
-        found = [one for one in ("stdout", "stderr", *("work/" + name for name in RESULT_NAMES))]
+        found = [*STREAMS, *("work/" + name for name in RESULT_NAMES)]
         for folder, folders, names in os.walk(os.path.join(self.job, "run")):
             folders[:] = [one for one in folders if not one.startswith(".")]
             base = os.path.relpath(folder, self.job)
@@ -893,6 +910,9 @@ class FetchedJob:
         found = os.stat(os.path.join(self.job, path))
         return [found.st_mtime_ns, found.st_size]
 
+    def grows(self, path: str) -> bool:
+        return path in STREAMS or path.endswith(".seg")
+
     def send(self, patience: float = 86400.0) -> None:
         from urllib.parse import quote
 
@@ -900,12 +920,16 @@ class FetchedJob:
             stamp = self.stamp(path)
             with open(os.path.join(self.job, path), "rb") as stream:
                 place = "file?path=" + quote(path)
-                if path.endswith((".seg", "stdout", "stderr")):  # they only grow
-                    at = self.sent.get(path, 0)
+                if self.grows(path):
+                    if path not in self.before:  # what an earlier start of this attempt has sent
+                        answer = self.ask("PUT", place + "&offset=-1", b"", patience=patience)
+                        self.before[path] = json.loads(answer)["size"]
+                    at, before = self.sent.get(path, 0), self.before[path]
                     while at < stamp[1]:
                         stream.seek(at)
-                        answer = self.ask("PUT", place + "&offset=%d" % at, stream.read(CHUNK), patience=patience)
-                        at = self.sent[path] = json.loads(answer)["size"]
+                        offset = "&offset=%d" % (before + at)
+                        answer = self.ask("PUT", place + offset, stream.read(CHUNK), patience=patience)
+                        at = self.sent[path] = json.loads(answer)["size"] - before
                 elif self.sent.get(path) != stamp:
                     self.ask("PUT", place, stream.read(), patience=patience)
                     self.sent[path] = stamp

@@ -36,11 +36,14 @@ class EnvSettings:
     def __post_init__(self) -> None:
         if self.num_envs < 1:
             raise UsageError(f"env.num_envs is {self.num_envs}; at least one environment is needed")
+        taken = {"target", "num_envs", "workers", "wrappers", "seed"} & self.arguments.keys()
+        if taken:
+            raise UsageError(f"env.arguments go to the environment itself; {min(taken)!r} is none of them")
 
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """How the policy is judged: greedily, on environments and seeds of their own."""
+    """How the policy is evaluated: greedily, on environments and seeds of their own."""
 
     every: int = setting(
         0, "environment steps between evaluations, 0: twenty over the training; fewer: the best policy is found nearer"
@@ -90,7 +93,7 @@ class TrainConfig:
     env: EnvSettings = setting(EnvSettings, "what is learned on")
     algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
     model: ModelSettings = setting(ModelSettings, "how the networks look")
-    evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is judged")
+    evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is evaluated")
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "what can be resumed")
     log: LogSettings = setting(LogSettings, "what is recorded")
     callbacks: tuple[Any, ...] = setting(

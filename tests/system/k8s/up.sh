@@ -1,6 +1,7 @@
 #!/bin/bash
 # A real one-node Kubernetes on loopback, as root, no systemd, no docker: etcd, kube-apiserver, kube-controller-manager,
 # kube-scheduler, containerd+runc, kubelet. Args: BIN (folder with kube-* by build.sh) W (work folder) SRC (Kubernetes' source, for pause.c)
+# With API_ONLY=1 no containerd and no kubelet: nodes and pods are what a test says they are.
 # needs: apt-get install --no-install-recommends etcd-server containerd runc containernetworking-plugins iptables conntrack socat ethtool bc
 set -euo pipefail
 mkdir -p "$2"; BIN=$(readlink -f "$1"); W=$(readlink -f "$2"); SRC=$(readlink -f "$3"); H=$(dirname "$(readlink -f "$0")")
@@ -25,6 +26,7 @@ export KUBECONFIG=$W/pki/kubeconfig
 run(){ n=$1; shift; nohup "$@" > log/$n.log 2>&1 & echo $! > $n.pid; }
 run etcd etcd --data-dir etcd --listen-client-urls http://127.0.0.1:12379 --advertise-client-urls http://127.0.0.1:12379 --listen-peer-urls http://127.0.0.1:12380 --initial-advertise-peer-urls http://127.0.0.1:12380 --initial-cluster default=http://127.0.0.1:12380 --unsafe-no-fsync
 run apiserver $BIN/kube-apiserver --etcd-servers=http://127.0.0.1:12379 --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port=16443 --insecure-port=0 --tls-cert-file=pki/server.crt --tls-private-key-file=pki/server.key --client-ca-file=pki/ca.crt --token-auth-file=pki/tokens.csv --authorization-mode=RBAC --service-account-key-file=pki/sa.pub --service-account-signing-key-file=pki/sa.key --service-account-issuer=https://localhost:16443 --service-cluster-ip-range=10.0.0.0/24 --allow-privileged=true --endpoint-reconciler-type=none --kubelet-preferred-address-types=Hostname
+if [ -z "${API_ONLY:-}" ]; then
 # containerd with its own root, state and socket
 cat > containerd.toml <<C
 version = 2
@@ -43,9 +45,14 @@ C
 # only there so that the runtime says "network ready": every pod uses hostNetwork: true
 echo '{"cniVersion":"0.4.0","name":"lo","plugins":[{"type":"loopback"}]}' > cni/10-lo.conflist
 run containerd containerd --config containerd.toml
+fi
 for i in $(seq 100); do $BIN/kubectl get --raw /readyz >/dev/null 2>&1 && break; sleep .2; done
 run cm $BIN/kube-controller-manager --kubeconfig=$KUBECONFIG --bind-address=127.0.0.1 --secure-port=16257 --port=0 --service-account-private-key-file=pki/sa.key --root-ca-file=pki/ca.crt --leader-elect=false
 run sched $BIN/kube-scheduler --kubeconfig=$KUBECONFIG --bind-address=127.0.0.1 --secure-port=16259 --port=0 --leader-elect=false
+if [ -n "${API_ONLY:-}" ]; then
+for i in $(seq 100); do $BIN/kubectl get sa default >/dev/null 2>&1 && break; sleep .1; done
+echo "up after $(echo "$(date +%s.%N)-$T0" | bc) s; export KUBECONFIG=$KUBECONFIG"; exit
+fi
 [ -f img/pause ] || gcc -Os -static -DVERSION=1 -o img/pause $SRC/build/pause/linux/pause.c
 "${PYTHON:-python3}" "$H/images.py" img
 for f in pause host; do ctr -a ctr/containerd.sock -n k8s.io images import img/$f.tar >/dev/null; done

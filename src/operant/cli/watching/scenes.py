@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,7 +52,7 @@ class SearchScene:
 
     def refresh(self) -> None:
         self.search.refresh()
-        running = self.search.running
+        running = self.search.under_way
         ids = [job.id for job in running]
         self._readers = {job_id: reader for job_id, reader in self._readers.items() if job_id in ids}
         for job in running[:_MOST_READ]:
@@ -84,7 +84,7 @@ class SearchScene:
         damage = self.search.state.damage
         head = [self._title(width), *([line(str(damage), "bold red")] if damage else [])]
         head += [*counts_lines(self.search.counts()), *self._best(width)]
-        running = self.search.running
+        running = self.search.under_way
         if height is None:
             jobs = self._jobs(running, width, len(running), mark=False)
             return [*head, *jobs, *self._log(width, _PLAIN_LOG_LINES)]
@@ -126,16 +126,16 @@ class SearchScene:
             return [line("no job is running", "dim")]
         reward = str(self.search.state.opened.get("reward"))
         progress = max(6, min(20, width - 60))
-        places = self.search.state.places
-        widths = [2, 14, progress + 6, -9, -12, -9, *([20] if places else [])]
-        lines = [
-            cells(["", "job", "progress", "step", reward, "elapsed", *(["where"] if places else [])], widths, "dim")
-        ]
+        state, now = self.search.state, time.time()
+        widths, titles = [2, 14, progress + 6, -9, -12, -9], ["", "job", "progress", "step", reward, "elapsed"]
+        if state.places:
+            widths, titles = [*widths, -9, max(20, width - progress - 72)], [*titles, "waited", "where"]
+        lines = [cells(titles, widths, "dim")]
         usual = self.search.usual_seconds
         place = next((at for at, job in enumerate(running) if job.id == self.chosen), 0)
         first = min(max(0, place - shown + 1), len(running) - shown)
         for job in running[first : first + shown]:
-            elapsed = max(0.0, time.time() - job.started) if job.started is not None else 0.0
+            elapsed = max(0.0, now - job.started) if job.started is not None else 0.0
             last = self._last_report(job)
             part = self._part_done(job, last, elapsed, usual)
             chosen = mark and job.id == self.chosen
@@ -147,15 +147,15 @@ class SearchScene:
                         f"{bar(part, progress)} {part:4.0%}" if part is not None else "",
                         str(last[0]) if last is not None else "",
                         f"{last[1]:.5g}" if last is not None else "",
-                        duration(elapsed),
-                        *([_where(places.get(job.id, {}))] if places else []),
+                        duration(elapsed) if job.started is not None else "",
+                        *([duration(state.waited(job, now)), " ".join(state.where(job))] if state.places else []),
                     ],
                     widths,
                     "reverse" if chosen else "",
                 )
             )
         if shown < len(running):
-            lines.append(line(f"   … {len(running)} jobs are running", "dim"))
+            lines.append(line(f"   … {len(running)} jobs are under way", "dim"))
         return lines
 
     def _last_report(self, job: JobRecord) -> tuple[int, float] | None:
@@ -231,7 +231,7 @@ class SearchScene:
                 self._question = (f"stop job {job}?", lambda: self._stop_job(job))
             case "S" if self.search.alive:
                 self._question = (
-                    f"stop the search {self.search.name} and kill its {len(self.search.running)} running jobs?",
+                    f"stop the search {self.search.name} and kill its {len(self.search.under_way)} jobs?",
                     lambda: self._ask({"type": "stop"}, "stop"),
                 )
             case "p" if self.search.alive:
@@ -252,7 +252,7 @@ class SearchScene:
         self.said = f"asked to {what}" if told else f"the search has no controller that could {what}"
 
     def _move(self, by: int) -> None:
-        ids = [job.id for job in self.search.running]
+        ids = [job.id for job in self.search.under_way]
         if self.chosen in ids:
             self.chosen = ids[min(max(0, ids.index(self.chosen) + by), len(ids) - 1)]
 
@@ -342,8 +342,3 @@ class AllScene:
 
 def _short(value: Any) -> Any:
     return f"{value:.6g}" if type(value) is float else value
-
-
-def _where(place: Mapping[str, Any]) -> str:
-    """The node and what the site calls the job."""
-    return " ".join(str(place[key]) for key in ("node", "id") if place.get(key))

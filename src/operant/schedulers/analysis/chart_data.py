@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from operant.errors import MissingExtraError, UsageError, unknown
 from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.state import JobRecord, SearchState
 from operant.schedulers.views.live import LiveSearch
 from operant.status import Status
 
@@ -26,7 +26,6 @@ _DRAWS = 512
 def job_row(search: LiveSearch, job: JobRecord) -> dict[str, Any]:
     """What is known of one job, without what depends on the others."""
     status, reason = search.status_of(job)
-    places = search.state.places
     return {
         "id": job.id,
         "number": job.number,
@@ -40,17 +39,13 @@ def job_row(search: LiveSearch, job: JobRecord) -> dict[str, Any]:
         "reason": reason,
         "error": job.error,
         "is_check": job.is_check,
-        **(_place(job, places.get(job.id)) if places else {}),
+        **(_place(search.state, job) if search.state.places else {}),
     }
 
 
-def _place(job: JobRecord, place: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Where a job of a cluster is, or why it waits, and how long it has waited until it began."""
-    if place is None:
-        return {"where": None, "waited": None}
-    told = (place["node"], place["id"], place["queue"] if job.started is None else "")
-    waited = None if job.started is None else max(0.0, job.started - place["submitted"])
-    return {"where": " ".join(one for one in told if one), "waited": waited}
+def _place(state: SearchState, job: JobRecord) -> dict[str, Any]:
+    """Where a job of a cluster is, or why it waits, and since when it has been there."""
+    return {"where": " ".join(state.where(job)) or None, "submitted": state.places.get(job.id, {}).get("submitted")}
 
 
 def job_columns(search: LiveSearch) -> tuple[dict[str, list[Any]], dict[str, list[Any]], list[int | None]]:

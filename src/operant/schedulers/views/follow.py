@@ -35,11 +35,13 @@ class SearchFollower(LiveSearch):
         return changed
 
     @property
-    def running(self) -> list[JobRecord]:
-        """Jobs under way, the oldest first."""
-        if not self.alive:
+    def under_way(self) -> list[JobRecord]:
+        """Jobs that run, the oldest first, and then those that wait at their site."""
+        state = self.state
+        if not self.alive and not state.outlives_controller:
             return []
-        return [job for job in self.state.jobs.values() if job.status == Status.RUNNING]
+        running = [job for job in state.jobs.values() if job.status == Status.RUNNING]
+        return running + [state.jobs[name] for name in state.places if state.jobs[name].status == Status.PENDING]
 
     @property
     def usual_seconds(self) -> float | None:

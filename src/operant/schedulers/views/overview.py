@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -81,8 +82,7 @@ def _job(job: JobRecord, state: SearchState, search: str) -> dict[str, Any]:
         found["site_id"], found["node"] = place["id"], place["node"]
         if place["queue"] and job.started is None:
             found["queue"] = place["queue"]
-        if job.started is not None:
-            found["waited"] = max(0.0, job.started - place["submitted"])
+        found["waited"] = state.waited(job, time.time())
     if job.seed is not None:
         found["seed"] = job.seed
     if job.snapshot is not None:

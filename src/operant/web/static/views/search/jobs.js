@@ -76,7 +76,7 @@ export function jobsCard(page) {
       { key: "duration", title: "Took", group: "Course", num: true, width: 84, value: (row) => model.duration(row), render: (row) => duration(model.duration(row)) },
       ...(jobs.where.some((one) => one) ? [
         { key: "where", title: "Where", group: "Course", width: 150, value: of("where"), render: (/** @type {number} */ row) => jobs.where[row] ?? "–" },
-        { key: "waited", title: "Waited", group: "Course", num: true, width: 84, value: of("waited"), render: (/** @type {number} */ row) => duration(jobs.waited[row]) },
+        { key: "waited", title: "Waited", group: "Course", num: true, width: 84, value: (/** @type {number} */ row) => model.waited(row), render: (/** @type {number} */ row) => duration(model.waited(row)) },
       ] : []),
       { key: "started", title: "Started", group: "Course", hidden: true, num: true, value: of("started"), render: (row) => h("span", { title: clock(jobs.started[row]) }, ago(jobs.started[row], model.now)) },
       { key: "ended", title: "Ended", group: "Course", hidden: true, num: true, value: of("ended"), render: (row) => h("span", { title: clock(jobs.ended[row]) }, ago(jobs.ended[row], model.now)) },

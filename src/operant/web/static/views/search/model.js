@@ -10,7 +10,7 @@ import { parseFilter } from "./filter.js";
 export const REWARD = "@reward";
 const USABLE = new Set(["FINISHED", "STOPPED"]);
 const FINAL = new Set(["FINISHED", "STOPPED", "KILLED", "ERROR"]);
-const COLUMNS = ["id", "number", "name", "status", "reward", "started", "ended", "seed", "attempt", "reason", "error", "is_check", "where", "waited"];
+const COLUMNS = ["id", "number", "name", "status", "reward", "started", "ended", "seed", "attempt", "reason", "error", "is_check", "where", "submitted"];
 
 /** @typedef {{name: string, kind: "real" | "int" | "categorical", log: boolean, low: number, high: number, choices: any[] | null}} SearchAxis */
 
@@ -151,7 +151,7 @@ export class SearchModel {
     return {
       get: (name) => {
         if (name in settings) return settings[name][row];
-        if (name === "duration") return this.duration(row);
+        if (name === "duration" || name === "waited") return this[name](row);
         if (name in jobs) return jobs[name][row];
         throw new Error(`There is no setting or column ${name}; there are: ${[...Object.keys(settings), ...COLUMNS].join(", ")}.`);
       },
@@ -166,6 +166,12 @@ export class SearchModel {
   duration(/** @type {number} */ row) {
     const from = this.jobs.started[row];
     return from === null ? null : (this.jobs.ended[row] ?? this.now) - from;
+  }
+
+  /** How long a job of a cluster waited until its program began, or has waited up to now. */
+  waited(/** @type {number} */ row) {
+    const { submitted, started, ended } = this.jobs;
+    return typeof submitted[row] !== "number" ? null : Math.max(0, (started[row] ?? ended[row] ?? this.now) - submitted[row]);
   }
 
   /** The server's clock, as far as this page knows it. */

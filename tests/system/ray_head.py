@@ -1,0 +1,80 @@
+"""A real Ray head on loopback for tests, with its token authentication on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+from tests.machine import patience
+
+from operant.errors import OperantError
+from operant.sites.ray import RaySite
+
+
+class Head(NamedTuple):
+    dashboard: str
+    """Where jobs are submitted."""
+    address: str
+    """Where drivers connect."""
+
+
+@contextmanager
+def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head]:
+    """A head whose token is in the environment meanwhile; all of it is gone afterwards.
+
+    Ray reads how it authenticates when it is first imported: nobody in this process may have done so before.
+    """
+    place = Path(tempfile.mkdtemp(prefix="operant-ray-", dir="/tmp"))
+    (place / "token").touch(0o600)
+    (place / "token").write_text(secrets.token_hex(32))
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    port, dashboard, client = (one.getsockname()[1] for one in sockets)
+    for one in sockets:
+        one.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(place / "token"))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        argv = [
+            str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.2",
+            f"--port={port}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}",
+            f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
+            "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
+        ]  # fmt: skip
+        with (place / "log").open("wb") as log:
+            process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
+        found = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.2:{port}")
+        try:
+            deadline = time.monotonic() + patience(120)
+            while not _answers(found):
+                assert process.poll() is None and time.monotonic() < deadline, (place / "log").read_text()
+                time.sleep(0.2)
+            yield found
+        finally:
+            # Some of Ray's processes have sessions of their own, and some outlive a SIGTERM.
+            for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            process.wait()
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _answers(head: Head) -> bool:
+    try:
+        RaySite(Path("none"), address=head.dashboard).look()
+    except OperantError:
+        return False
+    return True

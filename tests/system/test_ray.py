@@ -1,0 +1,153 @@
+"""What runs on a real Ray: workers of a task, trials of functions, jobs of a search; one head for all of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.machine import patience
+from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
+from tests.system.ray_head import Head, running_head
+
+from operant.assessors import AssessResult
+from operant.framework import Parallel, WorkerDied
+from operant.hpo import R, choice, hpo, report
+from operant.sites import Site, Submission
+from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
+from operant.sites.ray import RaySite
+from operant.testing import SiteContract
+
+MAINS = Path(__file__).parents[1] / "framework"
+sys.path.insert(0, str(MAINS))
+import mains  # noqa: E402  # workers import it by this name
+
+# Ray's own code warns on start and shutdown; that is not what is tested here.
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    # Not imported here: Ray reads how it authenticates when it is first loaded.
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs operant[ray]"),
+]
+
+_PROGRAMS = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    with running_head(num_cpus=4, resources={"evaluator": 1}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """This process as a driver."""
+    import ray
+
+    here = os.pathsep.join([str(MAINS), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+    env = {"PYTHONPATH": here, "MARKS": str(tmp_path_factory.mktemp("marks"))}
+    ray.init(address=head.address, _node_ip_address="127.0.0.2", log_to_driver=False, runtime_env={"env_vars": env})
+    yield
+    ray.shutdown()
+
+
+def settings(head: Head) -> dict[str, Any]:
+    return {"address": head.dashboard, "python": sys.executable, "poll": 0.5, "exit_wait": 5, "cpus": 0.5}
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(50, marks=[pytest.mark.clusters, pytest.mark.long])])
+def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
+    head: Head, tmp_path: Path, count: int
+) -> None:
+    site = settings(head)
+    search = Search(tmp_path / "project", count, json.dumps({"type": "ray", **site}), limit="4s", parallel=count // 2)
+    cluster = RaySite(search.place, **site)
+    survive(search, lambda job: cluster.end([job]))
+    assert not [one for one in cluster.look() if one.state != "ended"]
+
+
+@pytest.mark.clusters
+@pytest.mark.long
+def test_the_example_makes_the_same_proposals_here_and_there(head: Head, tmp_path: Path) -> None:
+    same_proposals_here_and_at({"type": "ray", **settings(head)}, tmp_path / "project")
+
+
+@pytest.mark.clusters
+@pytest.mark.long
+class TestRayJobs(SiteContract):
+    patience = patience(180)
+
+    @pytest.fixture(autouse=True)
+    def cluster(self, head: Head) -> None:
+        self.head = head
+
+    def build(self, folder: Path) -> Site:
+        return RaySite(folder, **settings(self.head))
+
+    def job(self, token: str, folder: Path, kind: str) -> Submission:
+        return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", _PROGRAMS[kind]], folder, folder)
+
+
+@pytest.mark.usefixtures("head")
+def test_a_head_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    with pytest.raises(SiteRefusedError, match="which Ray"):
+        RaySite(tmp_path).look()
+    with pytest.raises((SiteAwayError, SiteRefusedError), match="head"):
+        RaySite(tmp_path, address="http://127.0.0.1:9").look()
+
+
+def test_the_same_main_on_ray(cluster: None) -> None:
+    trained, evaluated = Parallel.runner(2, topology="star", engine="ray", labels={1: "evaluator"})(
+        mains.train_and_evaluate, 20
+    )
+    assert evaluated["evaluated"][-1][0] >= 20 and trained["saved"]
+
+
+@pytest.mark.long
+def test_a_failure_comes_with_its_traceback(cluster: None) -> None:
+    with pytest.raises(WorkerDied, match="the reward is not a number"):
+        Parallel.runner(2, engine="ray")(mains.fail_on, 1, "raise")
+
+
+@pytest.mark.long
+def test_a_killed_actor_comes_back_with_its_state(cluster: None) -> None:
+    results = Parallel.runner(2, engine="ray", auto_recover=True)(mains.die_and_go_on, 1, [3], 6, "kill")
+    assert results == [(6, 0, 0), (6, 3, 1)]
+
+
+def test_trials_of_a_search_are_calls_of_warm_workers(cluster: None, tmp_path: Path) -> None:
+    marks = str(tmp_path)
+
+    def trial(config: dict[str, Any]) -> dict[str, Any]:
+        x = config["x"]
+        if x == 3 and not os.path.exists(f"{marks}/died"):  # noqa: PTH110 - runs elsewhere
+            open(f"{marks}/died", "w").close()  # noqa: PTH123
+            os._exit(1)
+        if x == 4:
+            raise ValueError("not four")
+        for step in range(3):
+            report(step, -x if x < 6 else -100)
+        return {"y": -abs(x - 2), "pid": os.getpid()}
+
+    search = hpo(trial).grid(silent=True).workers("ray", num_cpus=0.5).max_workers(2).max_retries(1).ephemeral()
+    found = search.spaces({"x": choice(list(range(8)))}).maximize(R["y"]).early_stop(_Last()).run()
+    assert found is not None and found[0] == {"x": 2}
+    by_x = {one.config["x"]: one for one in search.history}
+    assert by_x[3].status == "FINISHED", "a worker that died was replaced, and the trial tried again"
+    assert by_x[4].status == "ERROR" and {by_x[6].status, by_x[7].status} == {"STOPPED"}
+    assert len({one.result["pid"] for one in by_x.values() if one.status == "FINISHED"}) <= 3
+
+
+class _Last:
+    """Ends trials that report -100."""
+
+    def assess_job(self, job_id: str, history: list[dict[str, Any]]) -> AssessResult:
+        return AssessResult.Bad if history[-1]["value"] == -100 else AssessResult.Good
+
+    def job_end(self, job_id: str) -> None:
+        pass
