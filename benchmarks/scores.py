@@ -63,8 +63,6 @@ ROWS: dict[str, int | None] = {
 }
 QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(("lunarlandercontinuous", "hopper", "halfcheetah"))}
 PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl"}
-# SBX on one thread, as everything here.
-XLA = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"}
 
 
 def train_ours(config: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -158,7 +156,7 @@ def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, An
         [python, __file__, "--work", library, str(seed), json.dumps(settings)],
         capture_output=True,
         text=True,
-        env={**os.environ, **ONE_THREAD, **XLA},
+        env={**os.environ, **ONE_THREAD},
     )
     if done.returncode:
         print(f"  {library} seed {seed} failed: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
