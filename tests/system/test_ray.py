@@ -78,6 +78,13 @@ def test_the_example_makes_the_same_proposals_here_and_there(head: Head, tmp_pat
 
 @pytest.mark.clusters
 @pytest.mark.long
+def test_nodes_that_do_not_see_the_folder(head: Head, tmp_path: Path) -> None:
+    site = {"type": "ray", **settings(head), "channel": "http", "channel_address": "127.0.0.1"}
+    same_proposals_here_and_at(site, tmp_path / "project")
+
+
+@pytest.mark.clusters
+@pytest.mark.long
 class TestRayJobs(SiteContract):
     patience = patience(180)
 
