@@ -41,6 +41,6 @@ def test_every_page_has_such_lines() -> None:
         *(f"assert_and_get_valid_{part}" for part in ("optimizer", "lr_scheduler", "criterion")),
     ],
 )
-def test_a_name_of_the_documents_is_in_a_table_or_a_list(name: str) -> None:
+def test_a_name_of_theirs_is_in_a_table_or_a_list(name: str) -> None:
     rows = [line for text in PAGES.values() for line in text.splitlines() if line[:2] in ("| ", "- ")]
     assert any(re.search(rf"\b{name}\b", row) for row in rows)

@@ -206,7 +206,7 @@ class TestHyperband:
         assert {assessor.assess_job(i, reports(-float(n))) for n, i in enumerate(first)} == {GOOD, BAD}
 
 
-def test_build_assessor_as_in_the_document():
+def test_build_assessor_as_in_gml():
     assessor = build_assessor(
         {"type": "CurveFittingAssessor", "epoch_num": 24, "optimize_mode": "maximize", "start_step": 4}
     )

@@ -40,7 +40,7 @@ def keys(tree):
     return set(tree) | {f"{group}.{key}" for group in groups for key in tree[group]}
 
 
-def test_a_generated_config_has_the_documents_layout():
+def test_a_generated_config_has_machins_layout():
     assert keys(complete()) == keys(read_config(DOCUMENT))
 
 

@@ -1,7 +1,4 @@
-"""What was broken in the system that this launcher's configs come from; one test for each, by its number.
-
-Numbers 5, 6 and 10 are about distributed training, which is refused here until it exists.
-"""
+"""What is broken in Machin's launcher, from which the configs come: a test for each defect."""
 
 from __future__ import annotations
 
@@ -45,21 +42,21 @@ def step(number, *, terminal=False, reward=1.0, **others):
     return {**made, "reward": reward, "terminal": terminal, **others}
 
 
-def test_1_generate_works_from_the_command_line(tmp_path):
+def test_generate_works_from_the_command_line(tmp_path):
     target = tmp_path / "config.json"
     assert main(["generate", "--algo", "DQN", "--env", "openai_gym", "--output", str(target)]) == 0
     assert target.is_file()
 
 
 @pytest.mark.parametrize("algorithm", get_available_algorithms())
-def test_2_defaults_do_not_overwrite_what_the_user_gave(algorithm):
+def test_defaults_do_not_overwrite_what_the_user_gave(algorithm):
     given = {"frame_config": {"discount": 0.5, "gradient_max": 3.0}}
     for config in (generate_algorithm_config(algorithm, given), frame_class(algorithm).generate_config(given)):
         assert config["frame_config"]["discount"] == 0.5 and config["frame_config"]["gradient_max"] == 3.0
 
 
 @pytest.mark.parametrize("algorithm", ["A2C", "PPO"])
-def test_3_algorithms_that_learn_from_rollouts_can_be_launched_and_updated_twice(make_config, algorithm):
+def test_algorithms_that_learn_from_rollouts_can_be_launched_and_updated_twice(make_config, algorithm):
     assert launch(make_config(algorithm)).episodes >= 9
     frame, _ = make_frame(algorithm, rollout=4)
     frame.store_episode([step(number, terminal=number == 5) for number in range(6)])
@@ -69,7 +66,7 @@ def test_3_algorithms_that_learn_from_rollouts_can_be_launched_and_updated_twice
 
 
 @pytest.mark.parametrize("algorithm", get_available_algorithms())
-def test_4_every_algorithm_plays_and_learns_through_its_verbs(algorithm):
+def test_every_algorithm_plays_and_learns_through_its_verbs(algorithm):
     env_id = "Pendulum-v1" if algorithm in ("DDPG", "DDPGPER", "HDDPG", "SAC", "TD3") else "CartPole-v1"
     frame, env = make_frame(algorithm, env_id)
     dataset = RLGymDataset(frame, env, None)
@@ -79,12 +76,12 @@ def test_4_every_algorithm_plays_and_learns_through_its_verbs(algorithm):
 
 
 @pytest.mark.parametrize("key", ["num_nodes", "num_processes"])
-def test_5_6_10_distributed_training_is_refused_in_words(make_config, key):
+def test_distributed_training_is_refused_in_words(make_config, key):
     with pytest.raises(UsageError, match="not distributed"):
         launch(make_config(**{key: 3}))
 
 
-def test_7_a_full_buffer_holds_the_newest_and_nothing_stale():
+def test_a_full_buffer_holds_the_newest_and_nothing_stale():
     frame, _ = make_frame(replay_size=8)
     for episode in range(5):
         frame.store_episode([step(number, terminal=number == 3, reward=float(episode)) for number in range(4)])
@@ -92,7 +89,7 @@ def test_7_a_full_buffer_holds_the_newest_and_nothing_stale():
     assert len(frame.buffer) == 8 and set(np.unique(drawn["reward"])) == {3.0, 4.0}
 
 
-def test_8_a_transition_with_a_wrong_or_missing_key_is_not_taken_silently():
+def test_a_transition_with_a_wrong_or_missing_key_is_not_taken_silently():
     frame, _ = make_frame()
     with pytest.raises(UsageError, match="did you mean 'terminal'"):
         frame.store_episode([{**step(0), "terminale": True}])
@@ -105,14 +102,14 @@ def test_8_a_transition_with_a_wrong_or_missing_key_is_not_taken_silently():
 
 
 @pytest.mark.parametrize("key", ["optimizer", "criterion", "lr_scheduler"])
-def test_9_an_unknown_name_is_an_error_that_lists_what_was_tried(make_config, key):
+def test_an_unknown_name_is_an_error_that_lists_what_was_tried(make_config, key):
     with pytest.raises(
         UsageError, match=r"'Adamm' was not found: tried torch.*in the calling module 'test_defects'|tests"
     ):
         launch(make_config(frame_config={key: "Adamm"}))
 
 
-def test_9_a_name_in_a_module_that_was_not_imported_yet(tmp_path, monkeypatch):
+def test_a_name_in_a_module_that_was_not_imported_yet(tmp_path, monkeypatch):
     (tmp_path / "outer_package" / "inner").mkdir(parents=True)
     for folder in ("outer_package", "outer_package/inner"):
         (tmp_path / folder / "__init__.py").touch()
@@ -123,7 +120,7 @@ def test_9_a_name_in_a_module_that_was_not_imported_yet(tmp_path, monkeypatch):
         resolve("models", "outer_package.inner.deep.Deeper")
 
 
-def test_11_truncation_bootstraps_and_termination_does_not():
+def test_truncation_bootstraps_and_termination_does_not():
     frame, _ = make_frame()
     frame.store_episode([step(0), step(1, truncated=True)])
     frame.store_episode([step(0), step(1, terminal=True)])
@@ -135,39 +132,39 @@ def test_11_truncation_bootstraps_and_termination_does_not():
     assert 0.2 < np.mean(drawn["discount"][last] == 0.0) < 0.5  # one of three
 
 
-def test_11_epsilon_has_a_floor():
+def test_epsilon_has_a_floor():
     frame, _ = make_frame(epsilon_decay=0.9)
     frame.algorithm.set_progress(100_000, 1_000_000)
     assert frame.algorithm._epsilon == pytest.approx(frame.parts.settings.exploration_end) != 0.0
 
 
-def test_12_several_choices_at_once(make_config):
+def test_several_choices_at_once(make_config):
     space = {"env_name": "operant.envs.identity:MultiDiscreteIdentity"}
     assert launch(make_config("PPO", train=space, test=space)).episodes >= 9
     with pytest.raises(UsageError, match="PPO, A2C or SAC may take it"):
         launch(make_config("DQN", train=space, test=space))
 
 
-def test_12_infos_of_an_environment_are_not_logged(make_config):
+def test_infos_of_an_environment_are_not_logged(make_config):
     result = launch(make_config(train={"act_kwargs": {"epsilon": 0.5}}))
     tags = {tag.partition("/")[0] for tag in Run.open(result.run_id).scalar_tags}
     assert tags <= {"train", "episodes", "evaluation", "total_reward", "epoch", "system"}
 
 
-def test_13_the_test_environment_is_judged_in(make_config):
+def test_the_test_environment_is_evaluated_in(make_config):
     result = launch(make_config(test={"arguments": {"max_episode_steps": 4}}))
     assert result.rewards == (4.0,) * result.epochs
 
 
-def test_13_what_the_document_imports_is_here():
+def test_what_machins_examples_import_is_here():
     config = generate_algorithm_config("DQN")
     config = generate_env_config("openai_gym", config)
     config = generate_training_config(root_dir=".trial", episode_per_epoch=10, max_episodes=10000, config=config)
     assert check_config(config).epochs == 1000
 
 
-def test_b_nothing_that_is_gone_is_needed():
-    """The packages whose changes broke the original: none of them is imported, or is used by its present names."""
+def test_nothing_that_is_gone_is_needed():
+    """The packages whose changes broke it: none of them is imported, or is used by its present names."""
     for name in ("moviepy", "gym", "torchviz", "GPUtil"):
         assert importlib.util.find_spec(name) is None or name not in sys.modules
     assert not hasattr(torch.distributed, "broadcast_multigpu")

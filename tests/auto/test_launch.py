@@ -65,7 +65,7 @@ def assert_same(one, other, path=""):
         assert one == other or (one != one and other != other), path
 
 
-def test_the_documents_config_runs_unchanged(tmp_path, monkeypatch, capsys):
+def test_machins_config_runs_unchanged(tmp_path, monkeypatch, capsys):
     shutil.copytree(EXAMPLE, tmp_path / "there")
     monkeypatch.delitem(sys.modules, "qnet", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))

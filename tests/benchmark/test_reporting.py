@@ -38,7 +38,7 @@ def test_a_picture_is_drawn(tmp_path):
     assert (tmp_path / "p.png").stat().st_size > 1000
 
 
-def test_lamcts_has_the_settings_of_the_document_and_all_start_alike():
+def test_lamcts_has_gmls_settings_and_all_start_alike():
     assert searcher_options("lamcts", "hopper", False)["leaf_size"] == 100
     assert searcher_options("lamcts-no-tree", "hopper", False)["partition"] is False
     assert {searcher_options(name, "swimmer", True)["start"] for name in ("lamcts", "cmaes", "turbo")} == {"centre"}

@@ -26,7 +26,7 @@ def test_a_function() -> None:
     assert status == "FINISHED" and len(state.proposals) <= 40
 
 
-def test_the_documents_local_demo() -> None:
+def test_di_toolkits_local_demo() -> None:
     # A copy with two trainings instead of five, which end as soon as they have learnt a little.
     folder = shutil.copytree(EXAMPLES, "demo")
     program = Path(folder, "local_demo.py")

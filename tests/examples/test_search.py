@@ -22,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".operant" / "searches"
 
 
-def test_the_documents_search(here: Path) -> None:
+def test_gmls_search(here: Path) -> None:
     outcome = NaiveScheduler(here / "mnist", "search_config.yaml").run()
     assert outcome.tries == 12 and outcome.reward is not None and outcome.reward > 0.4
     state, status = read_state(here / "mnist")

@@ -378,7 +378,7 @@ def wait_for_each_other() -> None:
         task.queue("never").get()
 
 
-def poll_like_the_document(n: int) -> list[int]:
+def poll_like_di_engine(n: int) -> list[int]:
     """A loop that polls parallel_ctx and sleeps, as DI-engine's tutorial shows it."""
     import time
 

@@ -17,8 +17,8 @@ def test_a_run_in_lockstep_repeats_bit_by_bit() -> None:
 
 def test_a_loop_that_polls_passes_its_turn_on() -> None:
     run = Parallel.runner(2, schedule="lockstep")
-    first = run(mains.poll_like_the_document, 5)
-    assert len(first[1]) == 5 and first == run(mains.poll_like_the_document, 5)
+    first = run(mains.poll_like_di_engine, 5)
+    assert len(first[1]) == 5 and first == run(mains.poll_like_di_engine, 5)
 
 
 def test_time_limits_run_out_when_nobody_can_move() -> None:

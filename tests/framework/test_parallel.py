@@ -38,7 +38,7 @@ def test_one_worker_is_the_calling_process() -> None:
     assert result["saved"][-1] == 6
 
 
-def test_evaluate_in_another_process_as_in_the_document() -> None:
+def test_evaluate_in_another_process_as_in_di_engine() -> None:
     trained, evaluated = Parallel.runner(2, topology="star")(mains.train_and_evaluate, 50)
     iterations = [train_iter for train_iter, _ in evaluated["evaluated"]]
     assert iterations == sorted(set(iterations)) and iterations[-1] >= 50
@@ -51,8 +51,8 @@ def test_a_slow_evaluate_that_is_split_off_no_longer_slows_the_loop() -> None:
     assert not trained and evaluated and all(evaluated)
 
 
-def test_a_loop_that_polls_as_in_the_document() -> None:
-    assert len(Parallel.runner(2)(mains.poll_like_the_document, 5)[1]) == 5
+def test_a_loop_that_polls_as_in_di_engine() -> None:
+    assert len(Parallel.runner(2)(mains.poll_like_di_engine, 5)[1]) == 5
 
 
 def test_events_cross_in_order_and_reach_whom_they_should() -> None:

@@ -49,7 +49,7 @@ def rewards(scheduler):
 
 
 @pytest.mark.parametrize("searcher", ["RandomSearcher", "SkoptSearcher", "LamctsSearcher"])
-def test_a_formula_is_searched_by_the_searchers_that_the_document_names(tmp_path, searcher):
+def test_a_formula_is_searched_by_the_searchers_that_gml_names(tmp_path, searcher):
     scheduler = MujocoScheduler(tmp_path / "s", config(searcher=searcher))
     outcome = scheduler.run()
     assert outcome.status == "FINISHED" and outcome.tries == 6

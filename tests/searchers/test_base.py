@@ -39,7 +39,7 @@ ARGS = [
 
 
 @pytest.fixture
-def document_searcher():
+def gml_searcher():
     """A searcher written as one for GML's HPO is."""
 
     @SEARCHERS.register_module(force=True)
@@ -107,7 +107,7 @@ def test_a_random_point_depends_on_seed_and_number_alone(sampling: str) -> None:
     assert len({config["x"] for config in configs}) == 200
 
 
-def test_a_searcher_in_the_documents_style_runs(document_searcher):
+def test_a_searcher_in_gmls_style_runs(gml_searcher):
     searcher = build_searcher({"type": "MySearcher", "reward_attribute": "Test Acc", "seed": 3}, ARGS)
     assert len(searcher) == 12
     assert searcher.seed == 3
@@ -122,7 +122,7 @@ def test_a_searcher_in_the_documents_style_runs(document_searcher):
     assert len({searcher.space.key(p.config) for p in proposals}) == 12
 
 
-def test_a_restored_searcher_in_the_documents_style_does_not_repeat_itself(document_searcher):
+def test_a_restored_searcher_in_gmls_style_does_not_repeat_itself(gml_searcher):
     original = build_searcher({"type": "MySearcher"}, ARGS)
     proposals = [original.propose() for _ in range(5)]
     copy = build_searcher({"type": "MySearcher"}, ARGS)

@@ -21,7 +21,7 @@ def run(searcher, trials):
         yield proposal
 
 
-def test_the_documents_configuration_builds_with_a_note():
+def test_gmls_configuration_builds_with_a_note():
     cfg = {
         "type": "EvolutionSearhcer", "optimize_mode": "maximize", "population_size": 32, "mutate_prob": 0.1,
         "reward_attribute": "acc", "gen_trial_limit": 100, "seed": 2021,

@@ -96,7 +96,7 @@ def test_an_unknown_target_names_the_nearest():
         load_config("nowhere.yaml")
 
 
-def test_the_config_file_of_the_document_is_understood(tmp_path):
+def test_a_config_file_of_di_engine_is_understood(tmp_path):
     path = tmp_path / "cartpole_dqn_config.py"
     path.write_text(DOCUMENT)
     config = load_config(path)

@@ -52,7 +52,7 @@ def test_a_loop_of_middleware_learns(env, dqn, root):
     assert {"train/q_loss", "train/epsilon", "evaluation/return"} <= set(run.scalar_tags)
 
 
-def test_epsilon_falls_as_the_document_says():
+def test_epsilon_falls_as_di_engine_says():
     exp = m.get_epsilon_greedy_fn(0.95, 0.1, 10_000, "exp")
     assert exp(0) == 0.95
     assert exp(10_000) == pytest.approx(0.1 + 0.85 * np.exp(-1))

@@ -1,4 +1,4 @@
-"""A policy made from spaces, settings and weights, in a process without a learner, collects what that would."""
+"""Policies apart from learners: in another process, and several in the same environments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from operant.algorithms import find_algorithm
+from operant.data.batches import add_step, take_rows
 from operant.envs import make_env
 from operant.training.collecting import Collector
 from operant.training.evaluating import evaluate
+from operant.training.sources import learn_from_replay, make_replay
 
 REMOTE = """
 import sys
@@ -51,3 +53,43 @@ def test_it_collects_in_another_process_what_the_learner_would(tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == expected
+
+
+def test_several_policies_act_in_one_loop_and_each_learns_from_its_rows() -> None:
+    """Agents as names of rows: one actor is made of theirs, and each has replay of its own."""
+    env = make_env("CartPole-v1", 4, seed=1)
+    kind, _ = find_algorithm("dqn")
+    spaces = env.single_observation_space, env.single_action_space
+    policies = {name: kind(*spaces, seed=seed) for name, seed in (("left", 1), ("right", 3))}
+    rows = {"left": slice(0, 2), "right": slice(2, 4)}
+    buffers = {name: make_replay(policy.data, 2) for name, policy in policies.items()}
+    actors = {name: policy.actor(None, 60, 2) for name, policy in policies.items()}
+
+    def act(obs, mask, state):
+        parts = [actors[name](take_rows(obs, rows[name]), mask, state) for name in policies]
+        for_env, learned = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
+        return for_env, learned, {}
+
+    def keep(step):
+        for name, buffer in buffers.items():
+            add_step(buffer, take_rows(step, rows[name]))
+        taken.append(step["action"])
+
+    taken: list[np.ndarray] = []
+    collector = Collector(env, policies["left"], rng=np.random.default_rng(0))
+    collector.reset(1)
+    collector.run(60, collector.each_step(keep), act=act)
+    for name, policy in policies.items():
+        alone = Collector(make_env("CartPole-v1", 4, seed=1), policy, rng=np.random.default_rng(0))
+        alone.reset(1)
+        steps: list[np.ndarray] = []
+        greedy = policy.actor(None, 60, 4)
+        alone.run(60, alone.each_step(lambda step, steps=steps: steps.append(step["action"])), act=greedy)
+        assert np.array_equal(np.stack(taken)[:, rows[name]], np.stack(steps)[:, rows[name]])
+    assert not np.array_equal(np.stack(taken)[:, rows["left"]], np.stack(taken)[:, rows["right"]])
+    for name, policy in policies.items():
+        before, other = policy.weights(), {key: one.weights() for key, one in policies.items() if key != name}
+        learn_from_replay(policy, buffers[name], np.random.default_rng(0))
+        assert any(not np.array_equal(before[key], value) for key, value in policy.weights().items())
+        for key, weights in other.items():
+            assert all(np.array_equal(weights[part], value) for part, value in policies[key].weights().items())

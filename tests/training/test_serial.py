@@ -42,7 +42,7 @@ CREATE = {"env": {"type": "cartpole"}, "policy": {"type": "dqn"}}
 
 
 @pytest.mark.parametrize("priority", [False, True])
-def test_the_loop_of_the_document(root, priority):
+def test_the_loop_of_di_engine(root, priority):
     collector_env, evaluator_env = make_envs(MAIN, CREATE)
     policy = DQNPolicy(MAIN, CREATE, collector_env)
     with SummaryWriter("serial", root=root, system_metrics=False) as writer:
@@ -115,7 +115,7 @@ def test_a_hand_written_loop_takes_on_policy_algorithms(root, kind):
     assert any((before[name] != value).any() for name, value in policy.algorithm.weights().items())
 
 
-def test_the_config_of_the_document_reaches_its_stop_value(root):
+def test_di_engines_config_reaches_its_stop_value(root):
     policy = {**MAIN["policy"], "model": {"encoder_hidden_size_list": [128, 128, 64], "dueling": True}}
     policy["learn"] = {"batch_size": 64, "learning_rate": 0.001}
     policy["other"] = {**policy["other"], "replay_buffer": {"replay_buffer_size": 20_000}}

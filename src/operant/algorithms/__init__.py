@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from operant.errors import UsageError, nearest
 from operant.registry import Registry
@@ -80,12 +80,12 @@ _HOMES = {
 }
 
 
-def find_algorithm(name: str) -> tuple[Any, Any]:
+def find_algorithm(name: str) -> tuple[type[Algorithm], type[Any]]:
     """The class of an algorithm and of its settings, by its name in configs."""
     if name not in ALGORITHMS:
         known = ALGORITHMS.names
         raise UsageError(f"there is no algorithm {name!r}{nearest(name, known)}; known: {', '.join(known)}")
-    found: Any = ALGORITHMS.get(name)
+    found = cast("type[Algorithm]", ALGORITHMS.get(name))
     return found, found.Settings
 
 

@@ -166,7 +166,7 @@ class Policy(Protocol):
 
 
 class Algorithm(Policy, Protocol):
-    """Learns the policy that it is. It is made with (observation_space, action_space, settings, model, seed).
+    """Learns the policy that it is.
 
     `BaseAlgorithm` has what most algorithms share. Where ``data.unit`` is ``candidate`` it is a `PopulationAlgorithm`,
     with ``state`` among the fields its policy is a `RecurrentPolicy`.
@@ -188,6 +188,15 @@ class Algorithm(Policy, Protocol):
     """Whether `learn` computes what to log; a loop turns it off between log lines."""
     entropy_limit: float | None
     """What ``entropy`` among the metrics is at most, for warnings; None where there is no such limit."""
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: Any = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> None: ...
 
     @staticmethod
     def data_spec(settings: Any) -> DataSpec:

@@ -32,7 +32,7 @@ class LaunchSettings:
     frame_config: dict[str, Any] = setting({}, "its settings, in Machin's words or Operant's")
     env: str = setting("", "name of the environment module: openai_gym, an entry point, or an import path")
     train_env_config: dict[str, Any] = setting({}, "the environment to train in")
-    test_env_config: dict[str, Any] = setting({}, "the environment to judge in")
+    test_env_config: dict[str, Any] = setting({}, "the environment to evaluate in")
     root_dir: str = setting("trial", "folder of checkpoints, pictures and the config; a taken one is never overwritten")
     episode_per_epoch: int = setting(10, "training episodes of one epoch")
     max_episodes: int = setting(10_000, "training episodes at most")

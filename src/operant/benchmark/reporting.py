@@ -16,7 +16,7 @@ from operant.benchmark.comparing import Outcome, run_search
 from operant.benchmark.functions import MUJOCO, THRESHOLDS, make_function
 from operant.errors import UsageError, unknown
 
-# The settings of the document for the two tasks that it has; for others the defaults.
+# What GML's HPO sets for the two tasks that it has; for others the defaults.
 _LAMCTS: dict[str, dict[str, Any]] = {
     "swimmer": {"Cp": 1, "leaf_size": 20, "ninits": 30},
     "hopper": {"Cp": 10, "leaf_size": 100, "ninits": 30},

@@ -8,12 +8,6 @@ from dataclasses import dataclass, field
 
 from operant.status import Status
 
-__all__ = [
-    "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "SERIES", "SKY", "STATUS", "VERMILLION",
-    "Axis", "Band", "Bars", "Chart", "Heat", "Line", "Mark", "Note", "Points", "Spans",
-    "nice_ticks", "shade", "short", "thin",
-]  # fmt: skip
-
 # Okabe and Ito's colours, which people see apart whatever their eyes are like; the page has the same.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#888888"

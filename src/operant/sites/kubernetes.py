@@ -21,8 +21,6 @@ from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 
-__all__ = ["KubernetesSite"]
-
 _JOB: Object = {
     "apiVersion": "batch/v1",
     "kind": "Job",

@@ -94,7 +94,7 @@ class AlgorithmContract:
     def test_its_settings_are_frozen_and_explain_themselves(self) -> None:
         _, settings = find_algorithm(self.name)
         assert dataclasses.is_dataclass(settings) and vars(settings)["__dataclass_params__"].frozen
-        for name, default, help in describe(settings):  # type: ignore[arg-type]
+        for name, default, help in describe(settings):
             assert help, f"{name} has no help text: setting({default!r}, 'what it does')"
 
     def test_actions_lie_in_the_space_and_obey_the_mask(self) -> None:

@@ -40,7 +40,7 @@ class EnvSettings:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """How the policy is judged: greedily, on environments and seeds of their own."""
+    """How the policy is evaluated: greedily, on environments and seeds of their own."""
 
     every: int = setting(
         0, "environment steps between evaluations, 0: twenty over the training; fewer: the best policy is found nearer"
@@ -90,7 +90,7 @@ class TrainConfig:
     env: EnvSettings = setting(EnvSettings, "what is learned on")
     algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
     model: ModelSettings = setting(ModelSettings, "how the networks look")
-    evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is judged")
+    evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is evaluated")
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "what can be resumed")
     log: LogSettings = setting(LogSettings, "what is recorded")
     callbacks: tuple[Any, ...] = setting(

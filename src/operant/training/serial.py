@@ -214,7 +214,7 @@ class AdvancedReplayBuffer:
 
 
 class BaseSerialEvaluator:
-    """Judges the policy every `eval_freq` training iterations."""
+    """Evaluates the policy every `eval_freq` training iterations."""
 
     def __init__(
         self,

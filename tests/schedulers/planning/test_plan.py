@@ -73,7 +73,7 @@ def changed(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def test_the_document_as_it_stands(load: Any) -> None:
+def test_gmls_search_as_it_stands(load: Any) -> None:
     plan = load()
     assert plan.space.size == 24 and plan.rule.attribute == "Test Acc" and plan.parallel_size == 1
     rules = plan.stop.rules
@@ -104,7 +104,7 @@ def test_the_second_example_takes_the_later_argument(load: Any) -> None:
     assert any("uses 'lr'" in note for note in plan.notes)
 
 
-def test_the_spelling_of_the_document_is_accepted_with_a_note(load: Any) -> None:
+def test_gmls_spelling_is_accepted_with_a_note(load: Any) -> None:
     text = changed(
         DOCUMENT, "type: GridSearcher", "type: EvolutionSearhcer\n    population_size: 8\n    gen_trial_limit: 100"
     )

@@ -66,7 +66,7 @@ class GymTrainEnv:
 
 
 def generate_env_config(config: Mapping[str, Any] | None = None) -> Config:
-    """Add the environment to train in and the one to judge in; what the config has of them already stays."""
+    """Add the environment to train in and the one to evaluate in; what the config has of them already stays."""
     result: Config = copied(config or {})
     result["env"] = "openai_gym"
     for key, kind in (("train_env_config", GymTrainEnv), ("test_env_config", GymTestEnv)):

@@ -17,8 +17,6 @@ from operant.errors import UsageError, nearest
 if TYPE_CHECKING:
     from operant.envs.wildfire.world import World
 
-__all__ = ["ATTRIBUTES", "Attribute", "choose"]
-
 
 @dataclass(frozen=True)
 class Attribute:

@@ -15,8 +15,6 @@ from operant.envs.wildfire.world import WildfireSettings, World
 from operant.errors import UsageError
 from operant.settings import fill
 
-__all__ = ["Wildfire", "WildfireVector", "action_space", "observation_space"]
-
 
 def observation_space(world: World, *, agents: int) -> spaces.Box:
     """Of one environment, or of one agent's window; several agents' windows stand one after the other."""

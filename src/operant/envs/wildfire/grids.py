@@ -10,8 +10,6 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.errors import MissingExtraError, UsageError
 
-__all__ = ["Grid", "read_grid", "write_ascii_grid"]
-
 
 @dataclass(frozen=True)
 class Grid:

@@ -13,8 +13,6 @@ from operant.envs.vector import Array
 from operant.envs.wildfire.physics.fuels import fuel_number, fuel_table
 from operant.errors import UsageError, nearest
 
-__all__ = ["ASSETS", "FUELS", "TERRAINS", "Land", "generate"]
-
 Shape = tuple[int, int]
 
 

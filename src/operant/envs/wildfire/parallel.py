@@ -19,8 +19,6 @@ try:
 except ImportError:
     raise MissingExtraError("a wildfire with several agents (PettingZoo)", "wildfire") from None
 
-__all__ = ["WildfireParallel"]
-
 
 class WildfireParallel(ParallelEnv):  # type: ignore[misc,type-arg,unused-ignore]
     """Agents ``agent_0``, ``agent_1``, … move at the same time and share the reward.

@@ -18,8 +18,6 @@ from operant.errors import MissingExtraError
 if TYPE_CHECKING:
     from operant.envs.wildfire.world import World
 
-__all__ = ["draw_frame", "mean_wind", "picture", "save_gif"]
-
 _FAMILIES = {  # the first two letters of a model's code
     "GR": (214, 205, 130), "GS": (190, 190, 110), "SH": (150, 160, 90), "TU": (104, 140, 84), "TL": (82, 118, 74),
     "SB": (156, 130, 96), "NB": (170, 170, 170), "FM": (178, 178, 104),

@@ -12,8 +12,6 @@ from operant.envs.vector import Array
 from operant.errors import UsageError, nearest
 from operant.importing import modules_from_here
 
-__all__ = ["REWARDS", "Outcome", "Reward", "find_reward"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -25,8 +25,6 @@ from operant.errors import UsageError, nearest
 from operant.settings import fill, setting, to_mapping
 from operant.tracking.places import cache_dir
 
-__all__ = ["Scenario", "ScenarioSet", "ScenarioSettings", "SetSettings", "load_scenario"]
-
 _FACTS = (  # what a condition may ask
     "elapsed_steps", "elapsed_minutes", "burned_cells", "burned_area", "burned_part", "assets_lost", "reaches_edge",
 )  # fmt: skip

@@ -10,8 +10,6 @@ from typing import Any
 from operant.envs.wildfire.physics.rothermel import FEET, wind_adjustment
 from operant.errors import UsageError
 
-__all__ = ["from_simfire"]
-
 _MPH = 0.44704  # m/s
 _CHAPARRAL = "FM4"  # SimFire's chaparral has its depth, extinction and surface-to-volume ratio
 _UNITS = {"s": 1 / 60, "m": 1.0, "min": 1.0, "h": 60.0, "hr": 60.0, "d": 1440.0}

@@ -20,8 +20,6 @@ from operant.envs.wildfire.scenarios import Scenario
 from operant.envs.wildfire.verbs import BURNED, BURNING
 from operant.errors import UsageError
 
-__all__ = ["Simulation", "perimeter", "simulate"]
-
 
 @dataclass(frozen=True)
 class Simulation:

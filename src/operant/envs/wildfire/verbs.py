@@ -10,8 +10,6 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.errors import UsageError, nearest
 
-__all__ = ["AGENT", "BURNED", "BURNING", "MOVEMENTS", "TOOLS", "UNBURNED", "Tool", "Verbs"]
-
 UNBURNED, BURNING, BURNED = 0, 1, 2  # and the codes of tools from 3 on, as SimFire counts
 
 MOVEMENTS: dict[str, tuple[int, int]] = {  # rows and columns; row 0 is the north

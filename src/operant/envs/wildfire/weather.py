@@ -15,8 +15,6 @@ from operant.envs.wildfire.physics.rothermel import FEET, Moisture, fire_behavio
 from operant.envs.wildfire.physics.spread import SpreadRates
 from operant.errors import UsageError
 
-__all__ = ["WINDS", "Weather", "spread_rates", "with_moisture"]
-
 _FT_MIN = 60.0 / FEET  # of one m/s
 _TEN_METRES = 1.15  # wind at 10 m over wind at 20 ft
 _KW_M = 3.46414  # of one Btu/ft/s

@@ -17,8 +17,6 @@ from operant.envs.wildfire.verbs import BURNING, UNBURNED, Verbs
 from operant.errors import UsageError
 from operant.settings import setting
 
-__all__ = ["WildfireSettings", "World"]
-
 
 @dataclass(frozen=True)
 class WildfireSettings:

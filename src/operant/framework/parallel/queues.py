@@ -74,7 +74,6 @@ class TaskQueue(Protocol):
 class _PendingPut:
     item: Any
     accepted: Callable[[bool], None]
-    taken_back: bool = False
 
 
 class HostedQueue:

@@ -16,8 +16,6 @@ from typing import Any
 
 from operant.errors import UsageError
 
-__all__ = ["load_plain_pickle"]
-
 _LARGEST = 64 << 20
 # An empty list is one byte of a pickle and a hundred of memory, so that what is long may not be made of many things.
 _MOST_STEPS = 1 << 20

@@ -20,9 +20,8 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_records,
 )
-from operant.tracking.format.segments import new_writer_id, segment_files
+from operant.tracking.format.segments import RunLog, Segment, new_writer_id, segment_files
 from operant.tracking.reading.points import Points, concatenate, shuffle_columns, split_points
-from operant.tracking.reading.run_log import RunLog, Segment
 from operant.tracking.reading.summary import summarize
 
 _POINTS_A_BLOCK = 1 << 20

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from operant.status import Status
-from operant.tracking.format.segments import SEGMENT_NAME
+from operant.tracking.format.segments import SEGMENT_NAME, RunLog
 from operant.tracking.places import cache_dir, iter_run_dirs, root_key
-from operant.tracking.reading.run_log import RunLog
 from operant.tracking.reading.summary import RunSummary, summarize
 
 _VERSION = 3

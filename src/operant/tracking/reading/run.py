@@ -13,9 +13,9 @@ from operant.errors import UsageError, nearest
 from operant.status import RECORDING
 from operant.tracking.format.blobs import BLOB_NAME, blob_path
 from operant.tracking.format.blocks import ALIGNMENT, BLOCK_HEADER, MIXED, Block, scan_blocks
+from operant.tracking.format.segments import RunLog, Segment
 from operant.tracking.places import check_run_id, find_root, resolve_run_dir
 from operant.tracking.reading.points import Points, concatenate, empty_points, split_points
-from operant.tracking.reading.run_log import RunLog, Segment
 from operant.tracking.reading.summary import RunSummary
 
 if TYPE_CHECKING:

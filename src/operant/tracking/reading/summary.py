@@ -20,9 +20,9 @@ from typing import Any
 from operant.errors import UsageError
 from operant.status import Status
 from operant.tracking.format.blocks import Block
+from operant.tracking.format.segments import RunLog, Segment
 from operant.tracking.identity import is_alive
 from operant.tracking.journal.inbox import collect_messages
-from operant.tracking.reading.run_log import RunLog, Segment
 
 LONGEST_NOTE = 64 << 10
 LONGEST_TAG = 200

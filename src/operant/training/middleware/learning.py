@@ -84,7 +84,7 @@ def evaluator(
     seed: int = 1_000_000,
     stop_value: float = math.inf,
 ) -> Any:
-    """Judge the policy every so many training iterations; end the training when it is good enough.
+    """Evaluate the policy every so many training iterations; end the training when it is good enough.
 
     Reads ``ctx.train_iter``. Writes ``ctx.eval_value`` (kept), and ``ctx.finish`` at the stop value.
     """

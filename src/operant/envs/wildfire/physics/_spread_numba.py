@@ -13,8 +13,6 @@ from numba import njit
 
 from operant.envs.vector import Array
 
-__all__ = ["advance", "revise", "survey"]
-
 _OFFSET, _FOLLOWING, _PRECEDING, _CELLS, _CORNERS, _FIRST = range(6)  # columns of Stencil.whole
 _ROWS, _COLUMNS, _LENGTH, _RING, _START, _STEP_ROW, _STEP_COLUMN, _WEIGHTS = range(8)  # and of Stencil.real
 

@@ -11,8 +11,6 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.envs.wildfire.physics._stencil import Stencil
 
-__all__ = ["advance", "revise", "survey"]
-
 
 def advance(
     time: Array, fields: Array, changes: Array, box: Array, width: int, since: Array, until: Array, upcoming: Array,

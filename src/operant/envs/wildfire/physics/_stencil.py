@@ -11,8 +11,6 @@ import numpy as np
 
 from operant.envs.vector import Array
 
-__all__ = ["Stencil", "make_stencil"]
-
 Cell = tuple[int, int]
 
 

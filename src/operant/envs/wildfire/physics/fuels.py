@@ -12,8 +12,6 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.errors import UsageError, nearest
 
-__all__ = ["FuelTable", "fuel_number", "fuel_table"]
-
 # LANDFIRE marks cells without data so; they burn as little as water does.
 _NO_DATA = (-9999, 32767, 0)
 

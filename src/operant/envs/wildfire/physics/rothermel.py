@@ -14,19 +14,6 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.envs.wildfire.physics.fuels import FuelTable
 
-__all__ = [
-    "FEET",
-    "MILES_PER_HOUR",
-    "Bed",
-    "Behaviour",
-    "Moisture",
-    "fire_behaviour",
-    "flame_length",
-    "fuel_bed",
-    "length_to_width",
-    "wind_adjustment",
-]
-
 FEET = 0.3048  # metres
 MILES_PER_HOUR = 88.0  # ft/min
 _PARTICLE_DENSITY = 32.0

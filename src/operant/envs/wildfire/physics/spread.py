@@ -17,8 +17,6 @@ from operant.envs.wildfire.physics import _spread_numpy
 from operant.envs.wildfire.physics._stencil import make_stencil
 from operant.errors import UsageError
 
-__all__ = ["Fires", "SpreadRates"]
-
 # Chosen by measurement (docs/wildfire.md): 8 + 24 neighbours and the straight front between those that stand side by
 # side. Rings 1 and 2 cost three quarters and lose 12 % of the area in strong wind; rings 1, 2, 4 cost twice as much
 # and serve fires that become narrow: more than three times as long as they are wide.
