@@ -41,8 +41,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whatever the session has started and not ended is ended now, and told with the test that started it."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))  # where the key for signatures is kept
     os.environ[MARK] = mark = uuid.uuid4().hex
     yield
     deadline = time.monotonic() + patience(5)

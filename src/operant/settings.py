@@ -29,7 +29,7 @@ def setting(default: Any, help: str) -> Any:
 def fill(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """An instance of a settings class; an unknown key names the nearest known one, a wrong type says what is right."""
     hints = typing.get_type_hints(cls)
-    known = {one.name for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    known = {one.name for one in dataclasses.fields(cls) if one.init}  # type: ignore[arg-type]
     filled = {}
     for key, value in values.items():
         place = f"{where}.{key}" if where else str(key)

@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -288,3 +289,13 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("operant.cli.runs.run", fail)
     with pytest.raises(ModuleNotFoundError):
         main(["runs"])
+
+
+def test_nowhere_to_print_to_is_a_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "operant", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1 and "No space left" in done.stderr and done.stderr.count("\n") == 1
+    closed = subprocess.run("exec >&-; exec " + shlex.join([sys.executable, "-m", "operant", "--version"]), shell=True)
+    assert closed.returncode == 0

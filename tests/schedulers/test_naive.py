@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ if text is not None:
     assert [jobs[name].status for name in "01234"] == ["ERROR", "FINISHED", "ERROR", "ERROR", "ERROR"]
     assert outcome.reward == 1 and jobs["0"].reward is None and jobs["0"].error == "it reported no 'acc'"
     assert "too large" in str(jobs["2"].error) and "result.json cannot be read" in str(jobs["3"].error)
+    shutil.rmtree(tmp_path / "searches" / "s" / "jobs")  # by its user, for want of space
+    assert run(tmp_path, config, resume=True).reward == 1
 
 
 def test_checkpoints_are_kept_with_the_run_and_found_by_the_next_attempt(tmp_path: Path) -> None:

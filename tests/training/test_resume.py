@@ -141,7 +141,12 @@ def test_a_job_that_is_started_again_goes_on_exactly(root, tmp_path, monkeypatch
         train({**config, "callbacks": [interrupt_at(400)]})
     monkeypatch.setenv("OPERANT_RESTART", "1")  # as the wrapper says when a cluster has preempted it
     monkeypatch.setenv("OPERANT_RESUME_FROM", str(run / "checkpoints"))
+    store = CheckpointStore(run / "checkpoints")
+    newest, state = store.load()
+    del state["rng"]
+    store.save(newest, state)
     resumed = train(config)
+    assert f"checkpoint of step {newest} lacks 'rng'; the one before it serves" in str(Run(run).text("log"))
     assert resumed.evaluations == whole.evaluations
     assert list(Run(run).scalars("evaluation/return")["step"]) == [step for step, _ in whole.evaluations]
 

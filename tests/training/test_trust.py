@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from operant._util.signing import sign
 from operant.cli import main
 from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training import load_policy, resume, train
 from operant.training.checkpoints import CheckpointStore, read_weights, write_weights
-from operant.training.trust import Untrusted, check_trust, code_names, sign
+from operant.training.trust import Untrusted, check_trust, code_names
 
 SMALL = {
     "env": {"id": "CartPole-v1"},
@@ -90,8 +91,9 @@ def test_a_key_that_others_can_read_vouches_for_nothing(home: Path) -> None:
     (home / "operant" / "key").chmod(0o644)
     with pytest.raises(Untrusted):
         check_trust(saved, "it")
-    with pytest.raises(Untrusted):
-        check_trust({"config": config, "signature": ""}, "it")
+    for signature in ("", "-", "é", "\ud800", None, [], sign(config)):
+        with pytest.raises(Untrusted):
+            check_trust({"config": config, "signature": signature}, "it")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,8 @@ def test_a_key_that_others_can_read_vouches_for_nothing(home: Path) -> None:
         ({"env": {"id": "CartPole-v1", "wrappers": ["os:abort"]}}, ["os:abort"]),
         ({"env": {"id": "wildfire", "arguments": {"reward": ["os:abort"]}}}, ["os:abort"]),
         ({"evaluation": {"arguments": {"reward": "os:abort"}}}, ["os:abort"]),
+        ({"env": {"arguments": {"reward": "a-file:f", "map": "/maps/a", "n": "1.5"}}}, ["a-file:f"]),
+        ({"env": {"arguments": [{"a": "モジュール:f"}, "2:b", "a-b.c"]}}, ["モジュール:f", "2:b", "a-b.c"]),
         ({"model": {"network": "os.abort"}}, ["os.abort"]),
         ({"model": {"actor": {"class": "os.abort", "args": []}}}, ["os.abort"]),
         ({"callbacks": ["os.abort"], "loggers": ["os:abort"]}, ["os.abort", "os:abort"]),
@@ -130,3 +134,14 @@ def test_names_are_allowed_one_by_one(root: Path, tmp_path: Path, capsys: pytest
     assert "--allow NAME" in capsys.readouterr().err
     assert main([*command, "--allow", "os:path", "--allow", "os:system"]) != 0  # it runs now, and is no environment
     assert mark.exists()
+
+
+@pytest.mark.parametrize("env", [{"id": ["os:system"]}, {"id": None}, {"arguments": {"workers": 2}}])
+def test_an_environment_of_another_kind_is_refused_in_a_sentence(root: Path, env: dict[str, Any]) -> None:
+    run_id = train(SMALL, root=root).run_id
+    store = CheckpointStore(Run.open(run_id, root).folder / "checkpoints")
+    step, state = store.load()
+    state["config"]["env"] |= env
+    store.save(step, state)
+    with pytest.raises(UsageError, match=r"env\.arguments|environment"):
+        resume(run_id, ["total_steps=300"], root=root)

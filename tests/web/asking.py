@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.machine import patience
 
 from operant.tracking.journal import Journal
 from operant.tracking.recording.recorder import Recorder
@@ -81,7 +82,7 @@ class Client:
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 done.set()
 
-        await asyncio.wait_for(self.app(scope, receive, send), 30)
+        await asyncio.wait_for(self.app(scope, receive, send), patience(30))
         start = sent[0]
         if start["type"] == "websocket.close":
             return Answer(int(start["code"]), {}, b"")

@@ -327,6 +327,12 @@ def test_only_listed_blobs_are_given_out(root: Path) -> None:
 # -- too much ---------------------------------------------------------------------------------------------------------
 
 
+def test_numbers_of_any_length_are_turned_away(root: Path) -> None:
+    client = Client(root)
+    for value in ("9" * 5000, "0" * 5000 + "1", "0" * 18 + "1" + "9" * 50, "-1", "1e3", "%C2%B2"):
+        assert client.ask("GET", f"/api/runs?offset={value}").status == 400, value[:30]
+
+
 def test_bodies_are_limited_on_every_post(root: Path) -> None:
     client = Client(root)
     for route in client.inner.routes:

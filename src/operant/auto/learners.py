@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from operant._util.signing import sign
 from operant.auto.config import Plan
 from operant.auto.dataset import Creator, DatasetResult, RLDataset
 from operant.auto.films import Films
@@ -20,7 +21,6 @@ from operant.training.collecting import EpisodeLog
 from operant.training.config import TrainConfig
 from operant.training.sources import Source, make_source
 from operant.training.training import Observer, Training
-from operant.training.trust import sign
 
 _FAR = 10**12  # environment steps: the limit is in episodes
 # Environment steps of one pass, unless the epoch's episodes are done before. Lightning spends about 0.25 ms on a

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from operant._version import __version__
-from operant.cli._dispatch import help_line, run_command, written
+from operant.cli._dispatch import guarded, help_line, run_command
 from operant.errors import nearest
 
 __all__ = ["main"]
@@ -43,9 +43,9 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
-        return written(lambda: print(_overview()) or 0)
+        return guarded("operant", lambda: print(_overview()) or 0)
     if words[0] in ("-V", "--version"):
-        return written(lambda: print(f"operant {__version__}") or 0)
+        return guarded("operant", lambda: print(f"operant {__version__}") or 0)
     name, *rest = words
     if name not in COMMANDS:
         guess = nearest(name, COMMANDS)

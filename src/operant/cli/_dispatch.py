@@ -44,18 +44,13 @@ def run_command(program: str, module_name: str, words: Sequence[str] | None) -> 
     module = command_module(module_name)
     parser = argparse.ArgumentParser(prog=program, description=module.__doc__)
     module.configure(parser)
-    try:
-        args = parser.parse_args(words)
-    except SystemExit as end:  # help was asked for, or the words were wrong
-        code = end.code
-        return written(lambda: code if isinstance(code, int) else 0)
-    return guarded(program, module.run, args)
+    return guarded(program, lambda: module.run(parser.parse_args(words)))
 
 
-def guarded(program: str, run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def guarded(program: str, run: Callable[[], int]) -> int:
     """Run a command. What its user can mend is told in one sentence; anything else is a fault of ours."""
     try:
-        return written(lambda: int(run(args)))
+        return _written(run)
     except OperantError as error:
         sentence = str(error)
     except ModuleNotFoundError as error:
@@ -74,11 +69,15 @@ def guarded(program: str, run: Callable[[argparse.Namespace], int], args: argpar
     return 1
 
 
-def written(call: Callable[[], int]) -> int:
+def _written(call: Callable[[], int]) -> int:
     """Call, and see that what it printed is out; whoever reads it may stop reading (`operant runs | head`)."""
     try:
-        code = call()
-        sys.stdout.flush()
+        try:
+            code = int(call())
+        except SystemExit as end:  # help was asked for, or the words were wrong
+            code = end.code if isinstance(end.code, int) else 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # The interpreter flushes once more at its end, and would complain.

@@ -68,7 +68,8 @@ def yaml_text(content: Any) -> str:
     import yaml
 
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    dumper = type("_Dumper", (base,), {"ignore_aliases": lambda *_: True})
+    dumper: Any = type("_Dumper", (base,), {"ignore_aliases": lambda *_: True})
+    dumper.add_multi_representer(str, lambda to, text: to.represent_str(str(text)))  # a Status is one
     return str(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 

@@ -33,6 +33,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"the search {args.task!r} was begun from Python: run that program again, under the same name, to go on"
         )
+    if not state.is_own:
+        raise UsageError(
+            f"the search {args.task!r} was not begun by you on this machine, and what it names may be anything; "
+            f"`search-run --task {shlex.quote(args.task)} FILE --resume` goes on with a file of yours"
+        )
     if not Path(file).is_file() or not source or not Path(source).is_dir():
         raise UsageError(
             f"the file that the search {args.task!r} was begun with is gone ({file}); "

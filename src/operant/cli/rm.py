@@ -16,6 +16,9 @@ from operant.tracking.places import find_root
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--task", required=True, metavar="NAME", help="the search to remove")
     parser.add_argument(
+        "--trust", action="store_true", help="ask the site of a search that you did not begin here to end its jobs"
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("summary.yaml"), help="where its summary goes (default: summary.yaml)"
     )
 
@@ -33,10 +36,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"the search {args.task!r} is running; `search-ctl stop --task {shlex.quote(args.task)}` stops it"
         )
-    if read_state(folder)[0].outlives_controller:
+    state, _ = read_state(folder)
+    if state.outlives_controller and (args.trust or state.is_own):
         from operant.schedulers.engine.detached import end_jobs
 
-        end_jobs(folder)
+        end_jobs(folder, trust=True)
+    elif state.outlives_controller:
+        print(f"{args.task} was not begun by you on this machine: its site is not asked to end jobs (--trust asks it)")
     if args.out.exists():
         stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(args.out.stat().st_mtime))
         args.out.rename(args.out.with_name(f"{args.out.stem}.{stamp}{args.out.suffix}"))

@@ -42,8 +42,12 @@ def ctl_main(arguments: Sequence[str] | None = None) -> int:
         # `operant export` writes runs too; here there are only searches.
         getattr(module, "configure_search", module.configure)(command)
         command.set_defaults(run=getattr(module, "run_search", module.run))
-    args = parser.parse_args(words)
-    return guarded("search-ctl", args.run, args)
+
+    def run() -> int:
+        args = parser.parse_args(words)
+        return int(args.run(args))
+
+    return guarded("search-ctl", run)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end the controller only; jobs of a cluster go on, --resume takes them over",
     )
+    parser.add_argument("--trust", action="store_true", help="ask the site of a search that you did not begin here")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for its end (default: 120)")
 
 
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         if state.outlives_controller and not args.detach and not args.jobs:
             from operant.schedulers.engine.detached import end_jobs
 
-            ended = end_jobs(folder, args.timeout)
+            ended = end_jobs(folder, args.timeout, trust=args.trust)
             print(f"{args.task}: nobody controlled it, {ended} jobs were killed")
             return 0
         left = end_leftovers(folder)

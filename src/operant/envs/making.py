@@ -102,6 +102,8 @@ def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
     """What makes one environment, and what to call it."""
     if callable(target):
         return target, getattr(target, "__name__", type(target).__name__)
+    if not isinstance(target, str):
+        raise UsageError(f"an environment is a name or a callable that makes one, not {target!r:.80}")
     if target in gymnasium.registry:
         return _registered(target), target
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINTS)}

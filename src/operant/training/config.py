@@ -36,6 +36,9 @@ class EnvSettings:
     def __post_init__(self) -> None:
         if self.num_envs < 1:
             raise UsageError(f"env.num_envs is {self.num_envs}; at least one environment is needed")
+        taken = {"target", "num_envs", "workers", "wrappers", "seed"} & self.arguments.keys()
+        if taken:
+            raise UsageError(f"env.arguments go to the environment itself; {min(taken)!r} is none of them")
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,11 @@ class LoadedPolicy:
             )
             self.policy.load_weights(weights)
         except Exception as error:  # a class of the user's own may fail in any way
-            if not self.config.model.has_own_modules:
+            if not self.config.model.has_own_modules and not isinstance(error, (RuntimeError, KeyError, ValueError)):
                 raise
+            why = " ".join(str(error).split())[:300]
             raise UsageError(
-                f"this policy cannot be shown: its network cannot be made again from here ({error}); "
+                f"this policy cannot be shown: its network cannot be made again from here ({why}); "
                 f"its weights are in {weights_file}"
             ) from None
         self.normalizer: Normalizer | None = None

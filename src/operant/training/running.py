@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,15 @@ def train(
     """
     config = target if isinstance(target, TrainConfig) and not changes else load_config(target, changes)
     plain = config.to_mapping()
-    found, state = _job_checkpoint()
-    if found is not None:
-        _refuse_other_shapes(state["config"], plain)
-        with SummaryWriter(config.name, resumed_from=found, root=root, tags=["train", *tags]) as writer:
-            training = Training(config, writer, observer)
-            training.load_state_dict(state)
-            return training.run()
+    store = _job_checkpoints()
+    if store is not None:
+
+        def go_on(found: int, state: dict[str, Any]) -> TrainResult:
+            _refuse_other_shapes(_saved_config(found, state), plain)
+            with SummaryWriter(config.name, resumed_from=found, root=root, tags=["train", *tags]) as writer:
+                return _run_from(config, writer, observer, found, state, store.notes)
+
+        return _from_newest(store, None, go_on)
     with SummaryWriter(config.name, config=_flat(plain), root=root, tags=["train", *tags]) as writer:
         training = Training(config, writer, observer)
         training.begin()
@@ -63,11 +65,33 @@ def resume(
     """
     opened = Run.open(run, root)
     store = CheckpointStore(opened.folder / "checkpoints")
-    changes, before = list(changes), None
+    changes = list(changes)
+
+    def go_on(found: int, state: dict[str, Any]) -> TrainResult:
+        saved = _saved_config(found, state)
+        check_trust(state, f"the checkpoint of run {opened.id}", trust)
+        changed = apply_changes(saved, changes)
+        _refuse_other_shapes(saved, changed)
+        config = TrainConfig.from_mapping(changed)
+        with SummaryWriter(run=opened.id, resumed_from=found, root=root) as writer:
+            return _run_from(config, writer, observer, found, state, store.notes)
+
+    return _from_newest(store, step, go_on)
+
+
+class _Unfit(CheckpointError):
+    """Whole, and yet a training cannot go on from it."""
+
+
+def _from_newest(
+    store: CheckpointStore, step: int | None, go_on: Callable[[int, dict[str, Any]], TrainResult]
+) -> TrainResult:
+    """Go on from a step, or from the newest checkpoint that a training can go on from."""
+    before = None
     while True:
         found, state = store.load(step, before)
         try:
-            return _go_on(opened.id, found, state, changes, store, observer, root, trust)
+            return go_on(found, state)
         except _Unfit as error:
             if step is not None or not any(one < found for one in store.steps()):
                 raise
@@ -75,48 +99,42 @@ def resume(
             before = found
 
 
-class _Unfit(CheckpointError):
-    """Whole, and yet a training cannot go on from it."""
+def _saved_config(found: int, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    config = state.get("config")
+    if not isinstance(config, Mapping):
+        raise _Unfit(f"the checkpoint of step {found:,} has no config")
+    return config
 
 
-def _go_on(
-    run_id: str,
+def _run_from(
+    config: TrainConfig,
+    writer: SummaryWriter,
+    observer: Observer | None,
     found: int,
     state: dict[str, Any],
-    changes: list[str],
-    store: CheckpointStore,
-    observer: Observer | None,
-    root: str | Path | None,
-    trust: bool | Collection[str],
+    notes: Iterable[str],
 ) -> TrainResult:
-    if not isinstance(state.get("config"), Mapping):
-        raise _Unfit(f"the checkpoint of step {found:,} has no config")
-    check_trust(state, f"the checkpoint of run {run_id}", trust)
-    changed = apply_changes(state["config"], changes)
-    _refuse_other_shapes(state["config"], changed)
-    config = TrainConfig.from_mapping(changed)
-    with SummaryWriter(run=run_id, resumed_from=found, root=root) as writer:
-        training = Training(config, writer, observer)
-        try:
-            training.load_state_dict(state)
-        except KeyError as error:
-            raise _Unfit(f"the checkpoint of step {found:,} lacks {error}") from error
-        except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
-            if isinstance(error, OperantError):
-                raise
-            raise _Unfit(f"the checkpoint of step {found:,} does not fit: {type(error).__name__}: {error}") from error
-        for sentence in store.notes:
-            training.say(sentence)
-        return training.run()
+    training = Training(config, writer, observer)
+    try:
+        training.load_state_dict(state)
+    except KeyError as error:
+        raise _Unfit(f"the checkpoint of step {found:,} lacks {error}") from error
+    except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        if isinstance(error, OperantError):
+            raise
+        raise _Unfit(f"the checkpoint of step {found:,} does not fit: {type(error).__name__}: {error}") from error
+    for sentence in notes:
+        training.say(sentence)
+    return training.run()
 
 
-def _job_checkpoint() -> tuple[int | None, dict[str, Any]]:
-    """The newest checkpoint of this job, if it was begun before: by an earlier attempt, or before it was preempted."""
+def _job_checkpoints() -> CheckpointStore | None:
+    """The checkpoints of this job, if it was begun before: by an earlier attempt, or before it was preempted."""
     folder = os.environ.get("OPERANT_RUN_DIR")
-    store = CheckpointStore(Path(folder or "") / "checkpoints")
-    if folder is None or not os.environ.get("OPERANT_RESUME_FROM") or not store.steps():
-        return None, {}
-    return store.load()
+    if folder is None or not os.environ.get("OPERANT_RESUME_FROM"):
+        return None
+    store = CheckpointStore(Path(folder) / "checkpoints")
+    return store if store.steps() else None
 
 
 # What the saved state was made for. (`model.fused` only says how it is computed.)

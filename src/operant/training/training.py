@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from operant._util.signing import sign
 from operant.algorithms import Algorithm, find_algorithm
 from operant.data import prune_chunks
 from operant.envs import make_env
@@ -28,7 +29,6 @@ from operant.training.interrupts import Interrupts, resume_command
 from operant.training.normalizing import Normalizer
 from operant.training.plugins import Recording, find_plugin
 from operant.training.sources import Source, make_source
-from operant.training.trust import sign
 
 
 class Observer(Protocol):

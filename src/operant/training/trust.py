@@ -6,23 +6,18 @@ names. So configs are saved with a signature, by a key that only this user's acc
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
-import os
 import re
-import secrets
 from collections.abc import Collection, Iterator, Mapping
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 
+from operant._util.signing import is_signed
 from operant.errors import UsageError
 
-_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*[:.][A-Za-z_]\w*(\.\w+)*")
-_KEY_BYTES = 32
+# `module:name` with whatever a file can be called, or `package.name`.
+_PATH = re.compile(r"[^:]+:.+|[^\W\d][\w-]*(\.[\w-]+)*\.[^\W\d]\w*", re.DOTALL)
 
 
 class Untrusted(UsageError):
@@ -43,7 +38,7 @@ def check_trust(saved: Mapping[str, Any], what: str, trust: bool | Collection[st
         return
     allowed = () if trust is False else trust
     names = [name for name in code_names(saved["config"]) if name not in allowed]
-    if names and not hmac.compare_digest(sign(saved["config"]) or "-", str(saved.get("signature"))):
+    if names and not is_signed(saved["config"], saved.get("signature")):
         shown = ", ".join(name[:80] for name in names[:5])
         raise Untrusted(
             f"{what} names code that would run ({shown}) and was not recorded by you on this machine; "
@@ -70,41 +65,6 @@ def _code_names(config: Any) -> Iterator[str]:
         yield from _texts(given.get("class") if isinstance(given, Mapping) else given)
     for kind in ("callbacks", "loggers"):
         yield from (name for name in _texts(_value(config, kind)) if not _is_offered(kind, name))
-
-
-def sign(config: Any) -> str:
-    """The signature of a config by this user's key; empty where no key can be kept."""
-    key = _key()
-    if key is None:
-        return ""
-    text = json.dumps(config, sort_keys=True, default=str)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-def _key() -> bytes | None:
-    base = os.environ.get("XDG_CONFIG_HOME")
-    folder = (Path(base) if base else Path.home() / ".config") / "operant"
-    path = folder / "key"
-    try:
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            draft = folder / f".key-{secrets.token_hex(8)}"
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(_KEY_BYTES))
-            try:
-                os.link(draft, path)  # whoever is first; a second process takes what is there then
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        status = path.stat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o077:
-            return None  # others may know it: it says nothing
-        key = path.read_bytes()
-    except OSError:
-        return None
-    return key if len(key) == _KEY_BYTES else None
 
 
 def _is_offered(kind: str, name: str) -> bool:

@@ -56,7 +56,7 @@ class ApiRequest:
         value = self.query.get(name)
         if value is None or value == "":
             return default
-        if not value.isascii() or not value.isdigit() or not low <= int(value[:19]) <= high:
+        if not (value.isascii() and value.isdigit() and len(value) < 20 and low <= int(value) <= high):
             raise UsageError(f"{name!r} is a whole number from {low} to {high}, not {value[:40]!r}")
         return int(value)
 

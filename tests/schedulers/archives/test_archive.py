@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from operant.cli.search_scripts import ctl_main
 from operant.errors import UsageError
 from operant.schedulers import NaiveScheduler
 from operant.schedulers.archives.archive import export_search, import_search
+from operant.schedulers.engine.state import read_state
 from operant.schedulers.views.overview import describe
+from operant.sites import SITES, SimulatedSite
+from operant.tracking.journal import Journal
 
 CONFIG = {
     "task": {"search_args": [{"type": "Categorical", "name": "x", "data": [1, 2, 3]}]},
@@ -249,3 +253,36 @@ def test_a_manifest_of_millions_of_entries_is_refused_before_it_is_parsed(tmp_pa
         tar.addfile(info, io.BytesIO(bytes(8 << 20)))
     with pytest.raises(UsageError, match="would grow to"):
         import_search(large, tmp_path / "searches")
+
+
+@SITES.register_module("unasked")
+class Unasked(SimulatedSite):
+    """A site of a stranger's settings: nobody may make one of them."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        raise AssertionError(f"the site was made with {settings}")
+
+
+def test_what_an_imported_search_names_is_acted_on_only_with_trust(
+    search: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its journal names a site with open jobs, and a file to go on with, which the archive brings along."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".operant").mkdir()
+    searches = tmp_path / ".operant" / "searches"
+    folder = import_search(export_search(search, tmp_path / "demo.tar.gz"), searches)
+    with Journal.open(folder) as journal:
+        read, _ = read_state(folder)
+        origin = {"file": ".operant/searches/demo/evil.yaml", "source": ".", "symlinks": []}
+        given = {"config": {"site": {"type": "unasked", "kubeconfig": "evil"}}, "origin": origin, "outlives": True}
+        journal.append("opened", **{**read.opened, **given})
+        journal.append("submitting", job="0", number=0, seed=None, attempt=2, token="t")
+        journal.commit()
+    (folder / "evil.yaml").write_text("task: {template: touch ran}")
+    for command in ("restart", "stop"):
+        assert ctl_main([command, "-t", "demo"]) == 1
+        assert "not begun by you on this machine" in capsys.readouterr().err
+    with pytest.raises(AssertionError, match="evil"):
+        ctl_main(["stop", "-t", "demo", "--trust"])
+    assert ctl_main(["rm", "-t", "demo"]) == 0 and not folder.exists()
+    assert "its site is not asked" in capsys.readouterr().out

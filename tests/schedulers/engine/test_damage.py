@@ -78,6 +78,13 @@ def test_the_count_is_that_of_the_records_that_are_gone(search: Path) -> None:
     assert int(text.split()[5]) >= missing > 0 and fourth.sequence > first.sequence
 
 
+def test_bytes_between_blocks_are_told_though_no_number_is_missing(search: Path) -> None:
+    """As where pieces of two files were exchanged, and the numbers of their records happen to fit."""
+    data, second = (search / "journal.log").read_bytes(), blocks_of(search)[1]
+    (search / "journal.log").write_bytes(data[: second.offset] + b"\0" * 64 + data[second.offset :])
+    assert describe(search)["damage"] == f"journal damaged at byte {second.offset}: 1 record unreadable"
+
+
 def test_a_tail_that_a_kill_cut_short_is_no_damage(search: Path) -> None:
     killed = {**process_identity(), "boot": "another", "epoch": 1, "released": False}
     (search / "lease.json").write_text(json.dumps(killed))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operant.errors import OperantError
+from operant.errors import OperantError, UsageError
 from operant.schedulers.engine.live_state import LiveState
+from operant.schedulers.engine.state import named_by
 from operant.sites import SITES, Event, Site
 from operant.sites.base import SystemClock, site_settings
 from operant.status import UNDER_WAY, Status
 from operant.tracking.journal import Journal
 
 
-def end_jobs(folder: Path, timeout: float = 120.0) -> int:
-    """End what still waits or runs of a search without a controller, and say in its journal that it was ended."""
+def end_jobs(folder: Path, timeout: float = 120.0, *, trust: bool = False) -> int:
+    """End what still waits or runs of a search without a controller, and say in its journal that it was ended.
+
+    :param trust: ask the site that it names also where this user did not begin it on this machine.
+    """
     clock = SystemClock()
     with Journal.open(folder) as journal:
         state = LiveState(folder.name, "", clock, lambda text: None)
@@ -21,9 +25,12 @@ def end_jobs(folder: Path, timeout: float = 120.0) -> int:
         open_jobs = {job.token: job for job in state.jobs.values() if job.status in UNDER_WAY and job.token}
         if not open_jobs:
             return 0
-        config = state.opened.get("config") or {}
-        settings = config.get("site") or (config.get("scheduler") or {}).get("site")
-        site: Site = SITES.build(site_settings(settings), folder)
+        if not (trust or state.is_own):
+            raise UsageError(
+                f"the search {folder.name!r} has {len(open_jobs)} open jobs at a site that it names itself, and was "
+                "not begun by you on this machine; if you know where it is from, --trust asks that site to end them"
+            )
+        site: Site = SITES.build(site_settings(named_by(state.opened)["site"]), folder)
         site.start(clock.put)
         try:
             found = site.find(list(open_jobs))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from operant._util.signing import sign
 from operant.assessors import AssessResult
 from operant.errors import UsageError
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
 from operant.schedulers.engine.monitor import Results
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, no_garbage_collection
+from operant.schedulers.engine.state import JobRecord, ProposalRecord, named_by, no_garbage_collection
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
 from operant.schedulers.planning.plan import SearchPlan
@@ -60,6 +61,7 @@ class Restore:
         still = state.limits_under({"digest": plan.digest, "limits": limits})
         for name, value in limits.items():
             set_limit(plan, name, last_valid(still, name, value))
+        acted_on = self.site.outlives_controller or (origin or {}).get("file")
         state.open(
             name=state.name,
             config=plan.config,
@@ -70,6 +72,7 @@ class Restore:
             scalars=plan.scalars,
             compare=plan.compare,
             origin=origin,
+            **({"signature": sign(named_by({"config": plan.config, "origin": origin}))} if acted_on else {}),
             **({"unreadable": state.damage.total} if state.damage.total else {}),
             **({"outlives": True} if self.site.outlives_controller else {}),
             code=None if self.workspace is None else self.workspace.snapshot.name,

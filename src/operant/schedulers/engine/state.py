@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operant._util.signing import is_signed
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
 from operant.tracking.journal import Damage, JournalReader
@@ -376,6 +377,11 @@ class SearchState:
         """Whether its jobs go on while nobody controls it."""
         return bool(self.opened.get("outlives"))
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this user began it on this machine; what another search names as its file or site is a stranger's."""
+        return is_signed(named_by(self.opened), self.opened.get("signature"))
+
     def where(self, job: JobRecord) -> list[str]:
         """The node of a cluster's job, what its site calls it, and why it waits: as far as that is known."""
         place = self.places.get(job.id, {})
@@ -411,6 +417,14 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def named_by(opened: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a record ``opened`` others act on: where a search came from, and the site of its jobs."""
+    config = opened.get("config") or {}
+    scheduler = config.get("scheduler")
+    inner = scheduler.get("site") if isinstance(scheduler, Mapping) else None
+    return {"origin": opened.get("origin"), "site": config.get("site") or inner}
 
 
 def read_state(folder: Path) -> tuple[SearchState, str]:

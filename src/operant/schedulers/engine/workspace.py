@@ -43,8 +43,7 @@ class Workspace:
         goes_on = job.status == Status.PAUSED
         if attempt > 1:
             self._set_aside(folder, attempt - 1, goes_on)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)  # also where its user has removed what an attempt left
         if not work.exists():
             # A controller may be killed in the middle of this; a work folder that has its name is whole.
             staged = folder / ".work"

@@ -69,7 +69,7 @@ def _import_other(event: Event, writer: SummaryWriter) -> None:
             writer.add_text(tag.removesuffix("/text_summary"), text, step, wall)
         case ImageEvent(tag, step, wall, encoded):
             writer.add_image(tag, encoded, step, wall)
-        case HistogramEvent():
+        case HistogramEvent() if len(event.counts):  # of nothing, there is nothing to keep
             edges, counts = [float(edge) for edge in event.edges], [float(count) for count in event.counts]
             middle = [(low + high) / 2 for low, high in pairwise(edges)]
             writer.add_histogram_raw(

@@ -262,7 +262,15 @@ def _histogram(message: bytes, tag: str, step: int, wall: float) -> HistogramEve
         # Writers end the outermost bins at the largest double; the data ends at its minimum and maximum.
         limits[0] = lowest if limits[0] <= -_LARGEST_DOUBLE else limits[0]
         limits[-1] = highest if limits[-1] >= _LARGEST_DOUBLE else limits[-1]
-    return HistogramEvent(tag, step, wall, limits, counts)
+    return _histogram_event(tag, step, wall, limits, counts)
+
+
+def _histogram_event(
+    tag: str, step: int, wall: float, edges: NDArray[np.float64], counts: NDArray[np.float64]
+) -> HistogramEvent:
+    if not np.isfinite(counts).all():
+        raise WireError("a histogram has a count that is no number")
+    return HistogramEvent(tag, step, wall, edges, counts)
 
 
 def _tensor_events(message: bytes, plugin: str, tag: str, step: int, wall: float) -> list[Event]:
@@ -282,7 +290,7 @@ def _tensor_events(message: bytes, plugin: str, tag: str, step: int, wall: float
     if plugin == "histograms" and len(numbers) % 3 == 0:
         bins = numbers.reshape(-1, 3)  # left edge, right edge, count
         edges = np.concatenate((bins[:, 0], bins[-1:, 1]))
-        return [HistogramEvent(tag, step, wall, edges, bins[:, 2].copy())]
+        return [_histogram_event(tag, step, wall, edges, bins[:, 2].copy())]
     return []
 
 

@@ -61,7 +61,7 @@ class JournalReader:
         self.next_sequence = 0
         self.damage = Damage()
         self._tail = BlockTail(self.path)
-        self._last: Block | None = None
+        self._end = FILE_HEADER_SIZE  # of the block that was read last, its padding included
 
     def poll(self) -> Iterator[Entry]:
         for sequence, epoch, line in self.poll_lines():
@@ -83,6 +83,8 @@ class JournalReader:
             some = blocks[first : first + BLOCKS_AT_ONCE]
             for block, lines in zip(some, decode_blocks([block.payload for block in some]), strict=True):
                 sequence = block.sequence
+                if block.offset > self._end and sequence <= self.next_sequence:
+                    self.damage.add(self._end, 1)  # bytes that are no block, though no number is missing
                 for line in lines:
                     if not is_sound(line):
                         self._skip(block, sequence, 1)
@@ -93,7 +95,7 @@ class JournalReader:
                     count = 2 if kind == "begun" else records_in(line) if kind == "done" else 1
                     if epoch >= self.epoch and sequence >= self.next_sequence:
                         if sequence > self.next_sequence:
-                            self.damage.add(self._end_of_last(), sequence - self.next_sequence)
+                            self.damage.add(self._end, sequence - self.next_sequence)
                         self.epoch, self.next_sequence = epoch, sequence + count
                         if count == 1:
                             line.pop("epoch", None)
@@ -101,14 +103,8 @@ class JournalReader:
                     sequence += count
                 if not lines:
                     self._skip(block, sequence, bytes(block.payload).count(b"\n") + 1)
-                self._last = block
-
-    def _end_of_last(self) -> int:
-        """Where the block ends that was read last, its padding included."""
-        if self._last is None:
-            return FILE_HEADER_SIZE
-        end = self._last.offset + BLOCK_HEADER.size + len(self._last.payload)
-        return end + -end % ALIGNMENT
+                end = block.offset + BLOCK_HEADER.size + len(block.payload)
+                self._end = end + -end % ALIGNMENT
 
     def _skip(self, block: Block, sequence: int, records: int) -> None:
         """Pass over what a good checksum does not make sensible."""

@@ -168,7 +168,7 @@ class Recorder:
             self._take_buffers()
             self._commit()
             if self._refused or self._lost_points:
-                log.warning("run %s ends incomplete: its disk was full and points were lost", self.run_id)
+                log.warning("run %s ends incomplete: its folder took no more, and points were lost", self.run_id)
             try:
                 self._segment.close()
             except OSError as failure:
