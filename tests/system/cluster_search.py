@@ -47,12 +47,15 @@ class Search:
     """`search-run` in a folder of its own."""
 
     def __init__(
-        self, folder: Path, count: int, site: str, python: str = sys.executable, limit: str = "3s", parallel: int = 16
+        self, folder: Path, count: int, site: str, python: str = sys.executable, limit: float = 3, parallel: int = 16
     ) -> None:
+        """``limit`` is what a job may take on a quiet machine, in seconds."""
         self.folder, self.count = folder, count
         (folder / ".operant").mkdir(parents=True, exist_ok=True)
         (folder / "job.py").write_text(_PROGRAM)
-        text = _YAML.format(python=python, last=count - 1, site=site, limit=limit, parallel=parallel)
+        text = _YAML.format(
+            python=python, last=count - 1, site=site, limit=f"{patience(limit):.0f}s", parallel=parallel
+        )
         (folder / "search.yaml").write_text(text)
         self.seen = folder.parent / "seen"
         self.place = folder / ".operant" / "searches" / "try"

@@ -46,7 +46,7 @@ class TestKubernetesApi(SiteContract):
 def test_a_search_leaves_no_object_and_no_secret(kubernetes: Kubernetes, tmp_path: Path) -> None:
     site = {"type": "kubernetes", "image": "any:1", "python": sys.executable, "kubeconfig": kubernetes.kubeconfig}
     site |= {"channel": "http", "address": "127.0.0.1"}
-    search = Search(tmp_path / "project", 3, json.dumps(site), limit="60s")
+    search = Search(tmp_path / "project", 3, json.dumps(site), limit=60)
     program = "import sys\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
     (search.folder / "job.py").write_text(program)
     assert search.run("search", "search.yaml", "--task", "try") == 0, search.printed()

@@ -64,7 +64,7 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     head: Head, tmp_path: Path, count: int
 ) -> None:
     site = settings(head)
-    search = Search(tmp_path / "project", count, json.dumps({"type": "ray", **site}), limit="4s", parallel=count // 2)
+    search = Search(tmp_path / "project", count, json.dumps({"type": "ray", **site}), limit=4, parallel=count // 2)
     cluster = RaySite(search.place, **site)
     survive(search, lambda job: cluster.end([job]))
     assert not [one for one in cluster.look() if one.state != "ended"]
