@@ -9,13 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from tests.machine import patience
+from tests.machine import patience, wait_until
 
 from operant.errors import ConfigError
-from operant.sites import Site, Submission
+from operant.sites import Event, Site, Submission
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
 
@@ -70,10 +70,9 @@ class StandIn:
 
 class TestRaySite(SiteContract):
     patience = patience(60)
-    settings: ClassVar[dict[str, Any]] = {}
 
     def build(self, folder: Path) -> Site:
-        site = RaySite(folder, python=sys.executable, poll=0.1, exit_wait=1.0, **self.settings)
+        site = RaySite(folder, python=sys.executable, poll=0.1, exit_wait=1.0)
         self.stand_in = StandIn(folder / "uploaded")
         site.connect = lambda: self.stand_in  # type: ignore[method-assign]
         return site
@@ -101,17 +100,19 @@ class TestRaySite(SiteContract):
         assert end.info["reason"] == "refused" and "no token" in end.info["error"]
 
 
-class TestRaySiteByHttp(TestRaySite):
-    settings: ClassVar[dict[str, Any]] = {"channel": "http", "channel_address": "127.0.0.1"}
-
-    def test_the_token_is_uploaded_and_not_shown(self, site: Site, tmp_path: Path) -> None:
-        token = self.submit(site, tmp_path, "endless")
-        self.wait(lambda: self.stand_in.jobs, "a submission")
-        (job,) = self.stand_in.jobs.values()
-        shown = [job.process.args, job.options["runtime_env"]["env_vars"], job.metadata]
-        assert "secret" in token and "secret" not in str(shown)
-        site.cancel([token], "not wanted", 0.1)
-        self.end_of(token)
+def test_the_token_of_the_channel_is_uploaded_and_not_shown(tmp_path: Path) -> None:
+    site = RaySite(tmp_path, python=sys.executable, poll=0.5, channel="http", channel_address="127.0.0.1")
+    events, stand_in = list[Event](), StandIn(tmp_path)
+    site.connect = lambda: stand_in  # type: ignore[method-assign]
+    folder = tmp_path / "jobs" / "0"
+    (folder / "work").mkdir(parents=True)
+    site.start(events.append)
+    site.submit([Submission("0/1/secret", "0", 1, ["sh", "-c", "echo ready"], folder, folder / "work")])
+    wait_until(lambda: any(one.kind == "ended" for one in events), "its end")
+    (job,) = stand_in.jobs.values()
+    site.close()
+    assert (folder / "stdout").read_text() == "ready\n"
+    assert "secret" not in str([job.process.args, job.options["runtime_env"]["env_vars"], job.metadata])
 
 
 def test_what_is_asked_of_ray(tmp_path: Path) -> None:
