@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
-from _problems import PROBLEMS, SEEDS, TRIALS, Problem
+from _problems import Config, Problem, minimise
 
 CACHE = Path(__file__).with_name("search_quality_peers.json")
-PEERS = ("Random", "TPE", "CMA-ES", "NSGA-II", "GP")
+PEERS = ("Random", "TPE multivariate", "CMA-ES", "NSGA-II", "GP")
 VERSION = f"optuna {optuna.__version__}"
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -25,8 +26,8 @@ def sampler(peer: str, seed: int) -> optuna.samplers.BaseSampler:
     match peer:
         case "Random":
             return optuna.samplers.RandomSampler(seed=seed)
-        case "TPE":
-            return optuna.samplers.TPESampler(seed=seed)
+        case "TPE multivariate":
+            return optuna.samplers.TPESampler(seed=seed, multivariate=True)
         case "CMA-ES":
             return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
         case "NSGA-II":
@@ -37,50 +38,52 @@ def sampler(peer: str, seed: int) -> optuna.samplers.BaseSampler:
             raise ValueError(f"there is no peer {peer!r}; the peers are {', '.join(PEERS)}")
 
 
+def distribution(arg: dict[str, Any]) -> optuna.distributions.BaseDistribution:
+    if arg["type"] == "Categorical":
+        return optuna.distributions.CategoricalDistribution(arg["data"])
+    kind = optuna.distributions.IntDistribution if arg["type"] == "Int" else optuna.distributions.FloatDistribution
+    return kind(*arg["data"], log=arg.get("log", False))
+
+
 def distributions(search_args: list[dict[str, Any]]) -> dict[str, optuna.distributions.BaseDistribution]:
-    found: dict[str, optuna.distributions.BaseDistribution] = {}
-    for arg in search_args:
-        log = arg.get("log", False)
-        if arg["type"] == "Categorical":
-            found[arg["name"]] = optuna.distributions.CategoricalDistribution(arg["data"])
-        elif arg["type"] == "Int":
-            found[arg["name"]] = optuna.distributions.IntDistribution(*arg["data"], log=log)
-        else:
-            found[arg["name"]] = optuna.distributions.FloatDistribution(*arg["data"], log=log)
-    return found
+    return {arg["name"]: distribution(arg) for arg in search_args}
 
 
-def best_after(peer: str, problem: Problem, seed: int, trials: int = TRIALS) -> float:
+def suggest(trial: optuna.Trial, arg: dict[str, Any]) -> None:
+    if arg["type"] == "Categorical":
+        trial.suggest_categorical(arg["name"], arg["data"])
+    else:
+        trial.suggest_float(arg["name"], *arg["data"], log=arg.get("log", False))
+
+
+def best_after(peer: str, problem: Problem, seed: int) -> list[float]:
     study = optuna.create_study(sampler=sampler(peer, seed))
-    space = distributions(problem.search_args)
-    for _ in range(trials):
+    conditional = any("when" in arg for arg in problem.search_args)
+    space = {} if conditional else distributions(problem.search_args)
+
+    def ask() -> tuple[optuna.Trial, Config]:
         trial = study.ask(space)
-        study.tell(trial, problem.function(trial.params))
-    return float(study.best_value)
+        # With conditions, one argument after the other, as its define-by-run has it.
+        for arg in problem.search_args if conditional else ():
+            if all(trial.params[name] == value for name, value in arg.get("when", {}).items()):
+                suggest(trial, arg)
+        return trial, dict(trial.params)
+
+    return minimise(problem, seed, ask, study.tell)
 
 
 def load() -> dict[str, Any]:
     return json.loads(CACHE.read_text()) if CACHE.exists() else {}
 
 
-def results(peer: str, problem: Problem, seeds: range = SEEDS) -> list[float]:
-    """The peer's best values, from the cache where this version has been run before."""
-    values = []
+def results(peer: str, problem: Problem, seeds: Sequence[int]) -> list[list[float]]:
+    """What the peer came to with each seed, from the cache where this version has been run before."""
     for seed in seeds:
-        cache = load()
-        row = cache.setdefault(VERSION, {}).setdefault(peer, {}).setdefault(problem.name, {})
-        if str(seed) not in row:
-            value = best_after(peer, problem, seed)
-            cache = load()
-            cache.setdefault(VERSION, {}).setdefault(peer, {}).setdefault(problem.name, {})[str(seed)] = value
-            CACHE.write_text(json.dumps(cache, indent=1, sort_keys=True) + "\n")
-        values.append(load()[VERSION][peer][problem.name][str(seed)])
-    return values
-
-
-if __name__ == "__main__":
-    import sys
-
-    for name in sys.argv[1:] or PEERS:
-        for task in PROBLEMS.values():
-            results(name, task)
+        if str(seed) not in load().get(VERSION, {}).get(peer, {}).get(problem.name, {}):
+            found = best_after(peer, problem, seed)
+            cache = load()  # another process may have written meanwhile
+            cache.setdefault(VERSION, {}).setdefault(peer, {}).setdefault(problem.name, {})[str(seed)] = found
+            text = json.dumps(cache, sort_keys=True, separators=(",", ":")).replace('}},"', '}},\n"')
+            CACHE.write_text(text + "\n")
+    row = load()[VERSION][peer][problem.name]
+    return [row[str(seed)] for seed in seeds]

@@ -36,7 +36,7 @@ PAIRS = [
     ("GridSearcher", {}, None),
     ("EvolutionSearcher", {}, "NSGA-II"),
     ("CmaEsSearcher", {}, "CMA-ES"),
-    ("TpeSearcher", {}, "TPE"),
+    ("TpeSearcher", {}, "TPE multivariate"),
     ("GpSearcher", {}, "GP"),
     ("SkoptSearcher", {}, "GP"),
 ]

@@ -44,6 +44,23 @@ class TestMedianStop:
         assert assessor.assess_job("d", reports(sign * 3.4, sign * 1)) is BAD
         assert assessor.assess_job("d", reports(sign * 3.5, sign * 1)) is GOOD
 
+    def test_waits_for_as_many_finished_jobs_as_it_is_told(self):
+        assessor = MedianStopAssessor(min_finished=2)
+        for job, verdict in (("a", GOOD), ("b", BAD)):
+            assessor.assess_job(job, reports(5.0))
+            assessor.job_end(job)
+            assert assessor.assess_job("c", reports(1.0)) is verdict
+
+    def test_recent_values_leave_the_slow_beginning_out(self):
+        rising = [float(step) for step in range(10)]  # average 4.5, of the last five 7
+        for measure, verdict in (("average", GOOD), ("recent", BAD)):
+            assessor = MedianStopAssessor(measure=measure)
+            assessor.assess_job("a", reports(*rising))
+            assessor.job_end("a")
+            assert assessor.assess_job("b", reports(*(0.8 * value for value in rising))) is verdict
+        with pytest.raises(ConfigError, match="measure"):
+            MedianStopAssessor(measure="mean")
+
     def test_finished_jobs_that_were_shorter_do_not_count(self):
         assessor = MedianStopAssessor()
         assessor.assess_job("a", reports(9.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import sys
@@ -151,6 +152,25 @@ def test_a_search_without_results_is_drawn_too(tmp_path: Path, monkeypatch: pyte
         assert main(["plot", "s", "--out", name]) == 0
     text = Path("x.html").read_text()
     assert "no result yet" in text and "no job has started" in text
+
+
+def test_the_regions_of_a_tree_lie_below_one_another(tmp_path: Path, search: Path) -> None:
+    assert charts_of_search(search, ["tree"]) == []  # its searcher has none
+    args = [{"type": "Real", "name": name, "data": [0.0, 1.0]} for name in "ab"]
+    points = [(n % 7 / 7, n % 11 / 11) for n in range(60)]
+    trials = [
+        ForeignTrial(n, {"a": a, "b": b}, "FINISHED", 1000.0 + n, 1001.0 + n, a - b, {"acc": a - b}, [])
+        for n, (a, b) in enumerate(points)
+    ]
+    config = {"task": {"search_args": args}, "searcher": {"type": "LamctsSearcher", "leaf_size": 10}}
+    folder = tmp_path / "lamcts"
+    write_search(folder, config, trials, reward="acc", maximize=True, source="a test")
+    (chart,) = charts_of_search(folder, ["tree"])
+    spans = chart.marks[0]
+    assert isinstance(spans, Spans) and len(chart.y.choices) > 2 and len(set(spans.colours)) > 2
+    regions = sorted(zip(spans.rows, spans.starts, spans.ends, strict=True))
+    assert regions[-1] == (len(chart.y.choices) - 1, 0.0, 60.0)
+    assert all(one[0] != other[0] or one[2] <= other[1] for one, other in itertools.pairwise(regions))
 
 
 def test_without_the_extra_only_importance_is_missing(search: Path, monkeypatch: pytest.MonkeyPatch) -> None:

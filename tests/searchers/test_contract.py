@@ -79,6 +79,18 @@ class TestLamcts(Built):
     options = {"ninits": 8, "leaf_size": 6}  # noqa: RUF012
 
 
+class TestLamctsTurbo(Built):
+    kind = "LamctsSearcher"
+    options = {"ninits": 8, "leaf_size": 6, "solver": "turbo"}  # noqa: RUF012
+    trials = 18
+
+
+class TestLamctsGp(Built):
+    kind = "LamctsSearcher"
+    options = {"ninits": 8, "leaf_size": 6, "solver": "gp"}  # noqa: RUF012
+    trials = 18
+
+
 class TestTurbo(Built):
     kind = "TurboSearcher"
     options = {"n_initial_points": 6}  # noqa: RUF012

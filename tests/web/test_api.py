@@ -63,6 +63,12 @@ def test_importance_finds_what_matters(client: Client) -> None:
     assert found["names"][0] == "units" and sum(found["importance"]) == pytest.approx(1) and found["trials"] == 13
 
 
+def test_a_search_without_regions_says_so(client: Client) -> None:
+    assert client.get("/api/searches/made").json["has_tree"] is False
+    answer = client.get("/api/searches/made/tree")
+    assert answer.status == 400 and "its searcher is not LamctsSearcher" in answer.json["error"]
+
+
 def test_list_of_runs_filters_sorts_and_pages(client: Client) -> None:
     while client.get("/api/runs?limit=0").json["unread"]:  # a request waits for new runs a moment only
         pass

@@ -21,9 +21,11 @@ _LAMCTS: dict[str, dict[str, Any]] = {
     "swimmer": {"Cp": 1, "leaf_size": 20, "ninits": 30},
     "hopper": {"Cp": 10, "leaf_size": 100, "ninits": 30},
 }
+_VARIANTS: dict[str, dict[str, Any]] = {"lamcts-no-tree": {"partition": False}, "lamcts-turbo": {"solver": "turbo"}}
 SEARCHER_TYPES = {
     "lamcts": "LamctsSearcher",
     "lamcts-no-tree": "LamctsSearcher",
+    "lamcts-turbo": "LamctsSearcher",
     "cmaes": "CmaEsSearcher",
     "turbo": "TurboSearcher",
     "tpe": "TpeSearcher",
@@ -41,7 +43,7 @@ def searcher_options(name: str, func: str, centre: bool) -> dict[str, Any]:
     if options["type"] in ("LamctsSearcher", "CmaEsSearcher", "TurboSearcher"):
         options["start"] = "centre" if centre else "random"
     if options["type"] == "LamctsSearcher":
-        options |= _LAMCTS.get(func, {}) | ({"partition": False} if name == "lamcts-no-tree" else {})
+        options |= _LAMCTS.get(func, {}) | _VARIANTS.get(name, {})
     return options
 
 

@@ -30,6 +30,7 @@ from operant.schedulers.analysis import chart_data
 from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
 from operant.schedulers.views.live import LiveSearch
 from operant.schedulers.views.recorded import job_history, recorded_rule
+from operant.schedulers.views.region_tree import has_tree, region_nodes
 
 _MOST_SLICES = 9
 _MOST_AXES = 10
@@ -307,6 +308,40 @@ def _timeline(search: _Search) -> list[Chart]:
     return [Chart("Timeline", Axis(unit), Axis("worker", choices=workers), [spans], legend)]
 
 
+def _tree(search: _Search) -> list[Chart]:
+    """The regions of LA-MCTS: each level below the last, as wide as it has samples, in the shade of their mean."""
+    if not has_tree(search.live.state):
+        return []
+    nodes = region_nodes(search.live.state, search.live.name)
+    if not nodes:
+        return [Chart("Regions", Axis(), Axis(bare=True), remark="fewer than two trials have ended")]
+    means = sorted(node["mean"] for node in nodes)
+    deepest = max(len(node["path"]) for node in nodes)
+    rows = [float(deepest - len(node["path"])) for node in nodes]
+    sign = 1 if search.live.state.maximize else -1
+    titles = [
+        f"{node['path'] or 'all samples'}: {node['count']} samples, mean {sign * node['mean']:.6g}"
+        + ("" if node["bound"] is None else f", bound {sign * node['bound']:.6g}")
+        for node in nodes
+    ]
+    spans = Spans(
+        rows,
+        [float(node["first"]) for node in nodes],
+        [float(node["first"] + node["count"]) for node in nodes],
+        [shade(_rank(means, node["mean"], True)) for node in nodes],
+        titles,
+    )
+    stars: list[Mark] = [
+        Note(node["first"] + node["count"] / 2, row, "*")
+        for node, row in zip(nodes, rows, strict=True)
+        if node["marked"]
+    ]
+    levels = Axis("level", choices=tuple(str(level) for level in range(deepest, -1, -1)))
+    remark = "the better half of each region on the left; * the path of the newest proposal"
+    ends = (sign * means[0], sign * means[-1], f"mean {search.reward}")
+    return [Chart("Regions", Axis("samples"), levels, [spans, *stars], scale=ends, remark=remark)]
+
+
 def _axis(axis: SettingAxis) -> Axis:
     if axis.is_numeric:
         return Axis(axis.name, axis.log)
@@ -337,4 +372,5 @@ SEARCH_KINDS: dict[str, Callable[[_Search], list[Chart]]] = {
     "contour": _contour,
     "intermediate": _intermediate,
     "timeline": _timeline,
+    "tree": _tree,
 }

@@ -19,7 +19,7 @@ from operant.errors import UsageError, unknown
 if TYPE_CHECKING:
     from operant.plotting.charts import Chart
 
-_KINDS = ("history", "importance", "parallel", "slice", "contour", "intermediate", "timeline", "curves")
+_KINDS = ("history", "importance", "parallel", "slice", "contour", "intermediate", "timeline", "tree", "curves")
 _SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
 

@@ -8,6 +8,7 @@ Nodes are split only when somebody looks below them: a walk costs one split for 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,19 +173,36 @@ def _scaled(values: Array, dimensions: int) -> Array:
     return scaled
 
 
-def tree_text(partition: Partition, exploration: float, marked: str | None = None) -> str:
-    """The tree, one line for each region: how many samples, their mean and bound; a star on the marked path."""
-    lines: list[str] = []
+def tree_nodes(partition: Partition, exploration: float, marked: str | None = None) -> list[dict[str, Any]]:
+    """The regions as JSON, each before its halves: `first` is where its samples begin when all are put in a row."""
+    nodes: list[dict[str, Any]] = []
 
-    def show(node: Region, depth: int, parent: int) -> None:
-        star = " *" if marked is not None and marked.startswith(node.path) else ""
-        bound = f", bound {upper_bound(node, parent, exploration):.6g}" if depth else ""
-        what = "leaf" if node.children is None else "region"
-        lines.append(
-            f"{'  ' * depth}{node.path or 'root'}: {what}, {node.count} samples, mean {node.mean:.6g}{bound}{star}"
+    def add(node: Region, first: int, bound: float | None) -> None:
+        nodes.append(
+            {
+                "path": node.path,
+                "first": first,
+                "count": node.count,
+                "mean": node.mean,
+                "bound": bound,
+                "leaf": node.children is None,
+                "marked": marked is not None and marked.startswith(node.path),
+            }
         )
         for child in node.children or ():
-            show(child, depth + 1, node.count)
+            add(child, first, upper_bound(child, node.count, exploration))
+            first += child.count
 
-    show(partition.root, 0, partition.root.count)
+    add(partition.root, 0, None)
+    return nodes
+
+
+def tree_text(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """One line for each region: how many samples, their mean and bound; a star on the marked path."""
+    lines = []
+    for node in nodes:
+        what = "leaf" if node["leaf"] else "region"
+        bound = "" if node["bound"] is None else f", bound {node['bound']:.6g}"
+        text = f"{node['path'] or 'root'}: {what}, {node['count']} samples, mean {node['mean']:.6g}{bound}"
+        lines.append("  " * len(node["path"]) + text + (" *" if node["marked"] else ""))
     return "\n".join(lines)

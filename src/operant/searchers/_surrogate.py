@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,9 @@ class Surrogate:
         n = len(self._history)
         if self._due(n) or self._history.revisions != self._fitted_revision or n > self._most_points:
             self._fit(seed)
-        elif n > self._used:
+        elif not self._used:
+            self._condition(min(self._fitted_at, n), seed)
+        if n > self._used:
             new = np.arange(self._used, n)
             self._rows = np.concatenate([self._rows, new])
             self._process.extend(self._history.points[new], self._outputs(self._history.scores[new]))
@@ -58,22 +61,41 @@ class Surrogate:
             best = max(best, float(expected[0]))
         return process, best
 
+    @property
+    def fit(self) -> dict[str, Any]:
+        """The last fit as JSON. With it a restored search makes the same model: a fit begins where the last ended."""
+        return {"at": self._fitted_at, "parameters": self._process.parameters.tolist()}
+
+    def recall(self, fit: Mapping[str, Any]) -> None:
+        """Take over the last fit of a recorded search; of the search itself, which knows it, nothing."""
+        if fit["at"] == self._fitted_at:
+            return
+        self._process.parameters = np.array(fit["parameters"])
+        self._fitted_at, self._used = int(fit["at"]), 0
+
     def best_of(self, rows: np.ndarray) -> float:
         """The best value among some rows of the history, in the units of the model."""
         return float(self._outputs(self._history.scores[rows]).max())
 
     def _fit(self, seed: int) -> None:
         n = len(self._history)
-        self._outputs.learn(self._history.scores)
-        self._rows = choose_rows(self._history.scores, self._most_points, np.random.default_rng([seed, 0x6B, n]))
-        points, y = self._history.points[self._rows], self._outputs(self._history.scores[self._rows])
         if self._due(n):
-            self._process.fit(points, y)
-            self._fitted_at = n
+            self._process.fit(*self._data(n, seed))
+            self._fitted_at, self._used = n, n
         else:
-            self._process.condition(points, y)
+            self._condition(n, seed)
         self._fitted_revision = self._history.revisions
+
+    def _condition(self, n: int, seed: int) -> None:
+        self._process.condition(*self._data(n, seed))
         self._used = n
+
+    def _data(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The points and outputs of the first n results that the model learns from."""
+        scores = self._history.scores[:n]
+        self._outputs.learn(scores)
+        self._rows = choose_rows(scores, self._most_points, np.random.default_rng([seed, 0x6B, n]))
+        return self._history.points[self._rows], self._outputs(scores[self._rows])
 
     def _due(self, n: int) -> bool:
         return n > self._fitted_at and (n <= _ALWAYS_FIT or n >= int(self._fitted_at * _GROWTH) + 1)

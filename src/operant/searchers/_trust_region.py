@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,14 @@ class TrustRegion:
     def usable(self) -> bool:
         """Whether there are results enough for a model."""
         return int(np.isfinite(self.history.scores).sum()) >= 2
+
+    @property
+    def fit(self) -> dict[str, Any]:
+        """The model's last fit, for the notes of a proposal."""
+        return self._surrogate.fit
+
+    def recall(self, fit: Mapping[str, Any]) -> None:
+        self._surrogate.recall(fit)
 
     def add(self, trial: Trial) -> None:
         """Take over a trial that was no step of this region, as those that it begins with."""

@@ -55,6 +55,11 @@ class GpSearcher(BaseSearcher):
         self._maximiser = Maximiser(self.space.layout)
         self._explorer = BranchExplorer(self.space, self._history, self._maximiser)
 
+    def _remember(self, proposal: Proposal) -> None:
+        super()._remember(proposal)
+        if proposal.notes is not None and "fit" in proposal.notes:
+            self._surrogate.recall(proposal.notes["fit"])
+
     def _learn(self, trial: Trial) -> None:
         self._history.add(trial)
 
@@ -71,7 +76,7 @@ class GpSearcher(BaseSearcher):
             for point in self._best_points(rng):
                 config = self.space.decode(point)
                 if self.is_new(config):
-                    return Proposal(number, config)
+                    return Proposal(number, config, notes={"fit": self._surrogate.fit})
         config = self.fresh(rng)
         return None if config is None else Proposal(number, config)
 

@@ -11,19 +11,19 @@ import numpy as np
 
 from operant._util.checks import is_number, one_of, positive, whole_number
 from operant.errors import ConfigError
-from operant.searchers._cma import CmaRun, default_population
+from operant.searchers._cma import default_population
 from operant.searchers._extras import one_thread
-from operant.searchers._regions import Partition, Region, tree_text
+from operant.searchers._region_solvers import CmaSolver, GpSolver, RegionSolver, TurboSolver
+from operant.searchers._regions import Partition, Region, tree_nodes, tree_text
 from operant.searchers._trial_arrays import TrialArrays, filled_scores
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Container
 
-_SOLVERS = ("cmaes",)
+_SOLVERS = ("cmaes", "turbo", "gp")
 _KERNELS = ("linear", "poly", "rbf", "sigmoid")
 _STARTS = ("centre", "random")
-_DRAWS = 20
 # Means of rewards beyond this could not be computed.
 _HUGE = 1e150
 _log = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ class LamctsSearcher(BaseSearcher):
         kernel_type: of the support vector machines: `rbf`, `poly`, `linear` or `sigmoid`.
         gamma_type: their kernel's width: `auto`, `scale`, or a number.
         ninits: evenly spread samples before the first partition.
-        solver: what searches inside a region: `cmaes`.
+        solver: what searches inside a region: `cmaes` (thousands of samples), `turbo` (a trust region, hundreds of
+            samples) or `gp` (a Gaussian process of all samples, and the bounds choose a region anew all the time).
         enable_cuda: accepted; the solvers use the CPU.
         sigma: the first step size of a run, as a part of the range (default: so that a step is as long as the range
             of one argument, however many there are; at most 0.3).
@@ -104,8 +105,8 @@ class LamctsSearcher(BaseSearcher):
         self._run_of: list[int | None] = []
         self._worst = math.inf
         self._number = -1
-        self._start: dict[str, Any] = {"spent": [], "level": -math.inf}
-        self._run: CmaRun | None = None
+        self._start: dict[str, Any] = {"spent": [], "level": None}
+        self._run: RegionSolver | None = None
         # The region in which the run proposes, and how many ended trials its partition was made from.
         self._region: Region | None = None
         self._seen_rows = 0
@@ -131,27 +132,28 @@ class LamctsSearcher(BaseSearcher):
 
     def _propose_inside(self, number: int) -> Proposal | None:
         notes: dict[str, Any] = {}
-        if self._run is None or self._over(self._run):
+        if self._run is None or self._run.over(self._width()):
             notes["start"] = self._next_start(self._run, self.rng(number))
             self._begin(self._number + 1, notes["start"])
         assert self._run is not None
         region = self._follow(self._run)
         notes |= {"run": self._number, "seen": self._seen_rows, "path": region.path if region else ""}
-        for draw in range(_DRAWS):
-            asked, point = self._run.ask((self.seed, number, draw), region)
+        own = [trial for trial in self.pending if trial.notes is not None and trial.notes["run"] == self._number]
+        for asked, point in self._run.ask((self.seed, number), region, own):
             config = self.space.decode(point)
             if self.is_new(config):
                 return Proposal(number, config, notes=notes | asked)
         return None
 
-    def _follow(self, run: CmaRun) -> Region | None:
+    def _follow(self, run: RegionSolver) -> Region | None:
         """The region of the run: the partition is made anew when there are a generation or 5 % more samples."""
         if not self.partition:
             return None
         rows = len(self._history)
-        if self._region is None or rows >= self._seen_rows + max(run.population_size, rows // 20):
-            if self._region is not None or not self._seen_rows:
-                self._seen_rows = rows
+        due = not self._seen_rows or rows >= self._seen_rows + max(run.patience, rows // 20)
+        if due:
+            self._seen_rows = rows
+        if due or self._region is None:
             partition = self._partition(self._seen_rows)
             middle = run.middle()
             self._region = partition.walk(self.Cp) if middle is None else partition.follow(middle)
@@ -176,65 +178,68 @@ class LamctsSearcher(BaseSearcher):
 
     # -- runs ------------------------------------------------------------------------------------------------
 
-    def _over(self, run: CmaRun) -> bool:
+    def _width(self) -> float:
+        """The range of all results."""
         scores = self._history.scores
-        width = float(np.nanmax(scores) / 2 - np.nanmin(scores) / 2) * 2
-        return run.converged() or run.spread() < 1e-3 or _flat(run, width) or _stagnates(run, width)
+        return float(np.nanmax(scores) / 2 - np.nanmin(scores) / 2) * 2
 
-    def _next_start(self, ended: CmaRun | None, rng: np.random.Generator) -> dict[str, Any]:
+    def _next_start(self, ended: RegionSolver | None, rng: np.random.Generator) -> dict[str, Any]:
         """Where the next run begins, as a record from which it can be begun again."""
-        population = self.population_size or default_population(self.space.layout)
         if ended is None:
-            return self._start_in_region(rng, population, {"spent": [], "level": -math.inf})
-        before = self._start
-        scores = self._history.scores
-        level = _level(ended)
-        flat = _flat(ended, float(np.nanmax(scores) / 2 - np.nanmin(scores) / 2) * 2)
-        middle = ended.middle()
-        if not flat and level > before["level"] and middle is not None:
-            # The best so far did not come to rest: the same place with smaller steps and more results for each.
-            sigma = min(max(2 * ended.spread(), 0.02), 0.1)
-            return {
-                "mean": middle.tolist(),
-                "sigma": sigma,
-                "population": 2 * population,
-                "level": level,
-                "spent": before["spent"],
-            }
-        again = {"spent": [*before["spent"], self._number], "level": max(level, before["level"])}
-        return self._start_in_region(rng, population, again)
+            return self._start_in_region(rng, {"spent": [], "level": None})
+        before, spent, level = self._start["level"], self._start["spent"], ended.level()
+        before = -math.inf if before is None else before
+        again = ended.again(self._width()) if level > before else None
+        best = max(level, before)
+        known = best if math.isfinite(best) else None
+        if again is not None:
+            return {**again, "spent": spent, "level": known}
+        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known})
 
-    def _start_in_region(self, rng: np.random.Generator, population: int, start: dict[str, Any]) -> dict[str, Any]:
+    def _start_in_region(self, rng: np.random.Generator, start: dict[str, Any]) -> dict[str, Any]:
         self._start = start
         rows = np.arange(len(self._history))
         if self.partition:
             rows = self._partition(len(rows)).walk(self.Cp).rows
-        if not math.isfinite(start["level"]):
-            start["level"] = None
-        scores = filled_scores(self._history.scores)
+        match self.solver:
+            case "cmaes":
+                return start | self._cma_start(rng, rows)
+            case "turbo":
+                return start | self._turbo_start(rows)
+            case _:
+                return start
+
+    def _cma_start(self, rng: np.random.Generator, rows: np.ndarray) -> dict[str, Any]:
+        """The middle of the better half of a region's samples."""
+        scores, again = filled_scores(self._history.scores), bool(self._start["spent"])
         usable = rows[~self._spent_rows(len(self._history))[rows]]
         usable = usable if len(usable) else rows
         best = usable[np.argsort(-scores[usable], kind="stable")[: max(len(usable) // 2, 1)]]
-        if start["spent"]:
+        if again:
             weights = rng.dirichlet(np.ones(len(best)))
         else:
             # The weights of CMA-ES: the first samples are its first generation.
             weights = math.log(len(best) + 0.5) - np.log(np.arange(1, len(best) + 1))
             weights /= weights.sum()
+        population = self.population_size or default_population(self.space.layout)
         mean = weights @ self._history.points[best]
-        return {"mean": mean.tolist(), "sigma": self.sigma, "population": population, **start}
+        return {"mean": mean.tolist(), "sigma": self.sigma, "population": population}
+
+    def _turbo_start(self, rows: np.ndarray) -> dict[str, Any]:
+        """The region's samples that are not of a collapsed run, by number, and how many new ones it begins with."""
+        spent = self._start["spent"]
+        members = [self._history.trials[row].number for row in rows if self._run_of[row] not in spent]
+        return {"members": members, "first": min(2 * self.space.dimensions, self.ninits) - len(members)}
 
     def _begin(self, number: int, start: dict[str, Any]) -> None:
-        level = start["level"]
-        self._number, self._start = number, {**start, "level": -math.inf if level is None else level}
-        self._run = CmaRun(
-            self.space.layout,
-            sigma=start["sigma"],
-            population_size=start["population"],
-            mean=np.array(start["mean"]),
-            clip=True,
-            look_at_mean=True,
-        )
+        self._number, self._start = number, start
+        match self.solver:
+            case "cmaes":
+                self._run = CmaSolver(self.space, start)
+            case "turbo":
+                self._run = TurboSolver(self.space, start, self._history)
+            case _:
+                self._run = GpSolver(self.space, self._history)
         self._region, self._seen_rows = None, 0
 
     # -- results ---------------------------------------------------------------------------------------------
@@ -259,54 +264,25 @@ class LamctsSearcher(BaseSearcher):
             self._worst = min(self._worst, trial.score)
         notes = trial.notes
         self._run_of.append(None if notes is None else notes["run"])
-        if notes is not None and notes["run"] == self._number and self._run is not None:
-            score = trial.score if trial.state == "finished" else math.nan
-            self._run.tell(notes, score, self._worst if math.isfinite(self._worst) else 0.0)
+        if self._run is not None:
+            own = notes is not None and notes["run"] == self._number
+            self._run.learn(trial, own, self._worst if math.isfinite(self._worst) else 0.0)
 
     # -- views -----------------------------------------------------------------------------------------------
 
     def tree(self) -> str:
         """The partition of all samples so far as text; stars mark the region of the newest proposal."""
+        nodes = self.tree_nodes()
+        return tree_text(nodes) if nodes else "there is no tree yet: fewer than two trials have ended"
+
+    def tree_nodes(self) -> list[dict[str, Any]]:
+        """The regions of that tree as JSON; none while fewer than two trials have ended."""
         if len(self._history) < 2:
-            return "there is no tree yet: fewer than two trials have ended"
+            return []
         with one_thread():
             partition = self._partition(len(self._history))
             middle = None if self._run is None else self._run.middle()
-            return tree_text(partition, self.Cp, None if middle is None else partition.follow(middle).path)
-
-
-def _level(run: CmaRun) -> float:
-    """What the last generations of a run reached."""
-    recent = [score for scores in run.generations[-3:] for score in scores]
-    return float(np.nanmedian(recent)) if np.isfinite(recent).any() else -math.inf
-
-
-def _flat(run: CmaRun, width: float) -> bool:
-    """Whether the last generations' results are all the same, beside all results, and no better than before."""
-    if len(run.generations) < 8:
-        return False
-    recent = np.concatenate([np.array(one) for one in run.generations[-4:]])
-    before = np.concatenate([np.array(one) for one in run.generations[-8:-4]])
-    if np.isnan(recent).all() or np.isnan(before).all():
-        return True
-    if _width(recent) >= 0.01 * width:
-        return False
-    # A run that converges gains about as much as its results differ, however little that is.
-    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.2 * _width(before))
-
-
-def _width(scores: np.ndarray) -> float:
-    """The distance of the quartiles."""
-    low, high = np.nanquantile(scores, [0.25, 0.75])
-    return float(high - low)
-
-
-def _stagnates(run: CmaRun, width: float) -> bool:
-    """Whether the median of the last dozen generations is no better than that of the dozen before."""
-    if len(run.generations) < 24:
-        return False
-    recent = np.concatenate([np.array(one) for one in run.generations[-12:]])
-    before = np.concatenate([np.array(one) for one in run.generations[-24:-12]])
-    if np.isnan(recent).all() or np.isnan(before).all():
-        return True
-    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.25 * min(_width(before), 0.01 * width))
+            chosen = None if middle is None else partition.follow(middle)
+            if chosen is None and self._run is not None:
+                chosen = partition.walk(self.Cp)
+            return tree_nodes(partition, self.Cp, None if chosen is None else chosen.path)

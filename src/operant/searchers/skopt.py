@@ -110,6 +110,11 @@ class SkoptSearcher(BaseSearcher):
         restarts = whole_number(options.get("n_restarts_optimizer", 4), "n_restarts_optimizer", least=0)
         self._n_starts = 0 if self.acq_optimizer == "sampling" else restarts
 
+    def _remember(self, proposal: Proposal) -> None:
+        super()._remember(proposal)
+        if proposal.notes is not None and "fit" in proposal.notes:
+            self._surrogate.recall(proposal.notes["fit"])
+
     def _learn(self, trial: Trial) -> None:
         self._history.add(trial)
         function = (trial.notes or {}).get("acq_func")
@@ -133,7 +138,7 @@ class SkoptSearcher(BaseSearcher):
             for point in self._best_points(function, rng):
                 config = self.space.decode(point)
                 if self.is_new(config):
-                    return Proposal(number, config, notes={"acq_func": function})
+                    return Proposal(number, config, notes={"acq_func": function, "fit": self._surrogate.fit})
         config = self.fresh(rng)
         return None if config is None else Proposal(number, config)
 

@@ -53,6 +53,8 @@ class TurboSearcher(BaseSearcher):
         self._number = 0
         self._region = TrustRegion(self.space, self.most_points)
         self._asked: Counter[int] = Counter()
+        # The newest proposal's run and fit, by which a restored region makes the same model.
+        self._newest: dict[str, Any] = {}
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
@@ -66,8 +68,11 @@ class TurboSearcher(BaseSearcher):
             points = np.full((1, self.space.dimensions), 0.5) if centre else design[None]
         else:
             waiting = [trial for trial in self.pending if (trial.notes or {}).get("run") == self._number]
+            if self._newest.get("run") == self._number:
+                self._region.recall(self._newest["fit"])
             with one_thread():
                 points = self._region.ask(self.rng(number), waiting, self.seed)
+            notes["fit"] = self._region.fit
         for point in points:
             config = self.space.decode(point)
             if self.is_new(config):
@@ -79,6 +84,8 @@ class TurboSearcher(BaseSearcher):
         super()._remember(proposal)
         if proposal.notes is not None:
             self._asked[proposal.notes["run"]] += 1
+            if "fit" in proposal.notes:
+                self._newest = proposal.notes
 
     def _learn(self, trial: Trial) -> None:
         notes = trial.notes

@@ -27,6 +27,7 @@ API: tuple[tuple[str, str, Function], ...] = (
     ("GET", "/api/searches/{name}/importance", searches_api.importance),
     ("GET", "/api/searches/{name}/slices", searches_api.slices),
     ("GET", "/api/searches/{name}/contour", searches_api.contour),
+    ("GET", "/api/searches/{name}/tree", searches_api.tree),
     ("GET", "/api/searches/{name}/log", searches_api.log),
     ("POST", "/api/searches/{name}/stop", searches_api.stop),
     ("POST", "/api/searches/{name}/pause", searches_api.pause),

@@ -9,6 +9,7 @@ from operant.schedulers.analysis import chart_data
 from operant.schedulers.analysis.axes import axes_of
 from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
+from operant.schedulers.views.region_tree import has_tree, region_nodes
 from operant.status import OPEN
 from operant.tracking.journal import post_message
 from operant.tracking.reading.summary import check_annotation
@@ -53,6 +54,7 @@ def describe(app: AppState, request: ApiRequest) -> Any:
             "settings": settings,
             "parents": parents,
             "yaml": text,
+            "has_tree": has_tree(search.state),
             "cursor": str(Cursor(app.instance, search=search.version)),
         }
 
@@ -71,6 +73,14 @@ def contour(app: AppState, request: ApiRequest) -> Any:
     with lock:
         key = ("contour", search.name, search.journal_end, x, y)
         return app.remembered(key, lambda: chart_data.contour(search, x, y))
+
+
+def tree(app: AppState, request: ApiRequest) -> Any:
+    """The regions of LA-MCTS."""
+    search, lock = app.searches.open(request.path["name"])
+    with lock:
+        key = ("tree", search.name, search.journal_end)
+        return {"nodes": app.remembered(key, lambda: region_nodes(search.state, search.name))}
 
 
 def slices(app: AppState, request: ApiRequest) -> Any:

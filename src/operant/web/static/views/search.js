@@ -5,7 +5,7 @@ import { h, perFrame, quiet, replace } from "../lib/dom.js";
 import { go, runLink, state } from "../lib/state.js";
 import { inks } from "../charts/canvas.js";
 import { bestCard, noteCard } from "./search/best.js";
-import { contourCard, importanceCard, intermediateCard } from "./search/derived.js";
+import { contourCard, importanceCard, intermediateCard, treeCard } from "./search/derived.js";
 import { head, strip } from "./search/head.js";
 import { jobsCard } from "./search/jobs.js";
 import { SearchModel } from "./search/model.js";
@@ -43,12 +43,14 @@ export async function show(main, { path, signal }) {
   const contour = contourCard(page);
   const best = bestCard(page);
   const jobs = jobsCard(page);
+  const tree = data.has_tree ? treeCard(page) : null;
   /** @type {Part[]} */
   const others = [
     head(page), strip(page), history, best, jobs, intermediateCard(page), importanceCard(page), slicesCard(page),
     contour, timelineCard(page), noteCard(page), yamlCard(page), logCard(page),
   ];
   const [top, counts, , , , intermediate, importance, slices, , timeline, note, yaml, log] = others;
+  if (tree) others.push(tree);
   replace(main, h("div", { class: "search-page" },
     top.element, counts.element,
     h("div", { class: "columns two-one" }, history.element, best.element),
@@ -56,6 +58,7 @@ export async function show(main, { path, signal }) {
     h("div", { class: "columns two-one" }, intermediate.element, importance.element),
     slices.element,
     h("div", { class: "columns even" }, contour.element, timeline.element),
+    tree?.element ?? null,
     h("div", { class: "columns two-one" }, log.element, note.element),
     yaml.element));
 

@@ -1,10 +1,11 @@
-// The plots that the server computes: values on the way, importance, contour; fetched while they are looked at.
+// The plots that the server computes: values on the way, importance, contour, regions; fetched while they are looked at.
 import { get } from "../../lib/api.js";
 import { scale } from "../../lib/colors.js";
 import { h, replace } from "../../lib/dom.js";
-import { percent } from "../../lib/format.js";
+import { number, percent } from "../../lib/format.js";
 import { state } from "../../lib/state.js";
 import { drawBars } from "../../charts/bars.js";
+import { drawRegions } from "../../charts/regions.js";
 import { Contour } from "../../charts/contour.js";
 import { Curves } from "../../charts/curves.js";
 import { card, refresher, select, toggle } from "./card.js";
@@ -76,6 +77,27 @@ export function importanceCard(page) {
     if (answer.note) body.append(h("p", { class: "faint small" }, answer.note));
     say(`from ${answer.trials} jobs`);
     page.importance(rows.map((/** @type {any} */ row) => row.name));
+  }, signal);
+
+  function update() {
+    if (model.ended === ended) return;
+    ended = model.ended;
+    again.ask();
+  }
+  return { element, update };
+}
+
+/** The regions that LA-MCTS has learnt. @param {Page} page */
+export function treeCard(page) {
+  const { model, signal, address } = page;
+  const { element, body, say } = card({ key: "tree", title: "Regions", signal });
+  let ended = -1;
+  const again = refresher({ element, say }, MODELS_EVERY, async () => {
+    const { nodes } = await get(`${address}/tree`, {}, signal);
+    const sign = model.summary.maximize ? 1 : -1;
+    drawRegions(body, { label: "Regions of the space by level, as wide as they have samples", nodes, color: scale, text: (value) => number(sign * value) });
+    const leaves = nodes.filter((/** @type {any} */ node) => node.leaf).length;
+    say(nodes.length ? `${leaves} regions of ${nodes[0].count} samples; outlined: the path of the newest proposal` : "fewer than two jobs have ended");
   }, signal);
 
   function update() {
