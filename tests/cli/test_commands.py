@@ -64,6 +64,11 @@ def test_import_operant_is_light() -> None:
     assert not {name.split(".")[0] for name in loaded_by("from operant import SummaryWriter")} & HEAVY
 
 
+def test_a_search_on_this_machine_loads_nothing_of_clusters() -> None:
+    loaded = loaded_by("from operant.schedulers import NaiveScheduler; import operant.schedulers.planning.plan")
+    assert "operant.sites.local" in loaded and not loaded & {"operant.sites.cluster", "http.server", "ssl"}
+
+
 def test_the_overview_names_every_command() -> None:
     text = command("--help").stdout
     for name in COMMANDS:

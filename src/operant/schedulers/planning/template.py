@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from operant.errors import ConfigError, unknown
-from operant.sites.slurm import SRUN_FLAGS
 from operant.space import Dict
 
 # A name as it can stand in braces: not `{"a": 1}` of some JSON, not `${HOME}` of the shell.
@@ -73,6 +72,8 @@ class Template:
         words = self._words
         if self.is_shell or not words or words[0].rpartition("/")[2] != "srun":
             return False
+        from operant.sites.slurm import SRUN_FLAGS  # with all that clusters need, which other searches do not load
+
         at = 1
         while at < len(words) and words[at].startswith("-"):
             word = words[at]
