@@ -31,6 +31,7 @@ COMMANDS = {
     "train": "train",
     "fire": "fire",
     "auto": "auto",
+    "harness": "harness",
     "ui": "ui",
     "view": "view",
     "top": "top",

@@ -24,6 +24,7 @@ _EXTRA_OF = {
     "PIL": "media",
     "pyarrow": "parquet",
     "ray": "ray",
+    **dict.fromkeys(("hydra", "omegaconf"), "harness"),
 }
 # What is wrong with the disk and not with the program.
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
@@ -42,6 +43,8 @@ def help_line(name: str) -> str:
 def run_command(program: str, module_name: str, words: Sequence[str] | None) -> int:
     """Parse ``words`` as the command in ``module_name`` takes them, and run it."""
     module = command_module(module_name)
+    if hasattr(module, "run_words"):  # it has a parser of its own
+        return guarded(program, lambda: module.run_words(words))
     parser = argparse.ArgumentParser(prog=program, description=module.__doc__)
     module.configure(parser)
     return guarded(program, lambda: module.run(parser.parse_args(words)))

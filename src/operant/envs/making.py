@@ -98,6 +98,11 @@ def _classic(name: str, num_envs: int, seed: int | None, kwargs: Mapping[str, An
     return env
 
 
+def environment_maker(target: str | Callable[..., Any]) -> Callable[..., Any]:
+    """What makes one environment: of a Gymnasium id, an entry point, an importable name or a callable."""
+    return _maker(target)[0]
+
+
 def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
     """What makes one environment, and what to call it."""
     if callable(target):

@@ -1,0 +1,5 @@
+import sys
+
+from operant.harness.command import main
+
+sys.exit(main())

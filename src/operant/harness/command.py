@@ -1,0 +1,158 @@
+"""Train with a Hydra tree: our own algorithms or RLlib, from one config.
+
+operant harness cli.mode=train --config-name dqn                the package's tree; overrides as Hydra has them
+operant harness cli.mode=train -cn ppo algo.library=rllib       the same with RLlib
+operant harness cli.mode=tune -cn dqn 'training.lr=tag(log, interval(1e-5, 1e-2))' tune.num_samples=20
+operant harness cli.mode=view algo.checkpoint_path=last         a GIF and the returns of what was learned
+operant harness --config-dir conf -cn mine cli.mode=train       a config of one's own over it
+operant harness init [FOLDER]                                   copy the tree out, with a program around it
+operant harness --help                                          groups and values; --hydra-help: Hydra's own flags
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operant.errors import OperantError, UsageError
+from operant.harness.words import OPTIONS
+from operant.status import Status
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from operant.training.evaluating import Evaluation
+
+CONF = Path(__file__).parent / "conf"
+_MAIN = '''"""Trains as the config says: `python main.py --config-name dqn cli.mode=train`."""
+
+import hydra
+from omegaconf import DictConfig
+
+from operant.harness import run
+
+
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg: DictConfig):
+    run(cfg)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """`python -m operant.harness …`: the package's own tree; `init` copies it out."""
+    given = list(sys.argv[1:] if words is None else words)
+    try:
+        if given[:1] == ["init"]:
+            return _init(Path(given[1] if len(given) > 1 else "."))
+        import hydra
+    except OperantError as error:
+        sys.stderr.write(f"operant: {error}\n")
+        return 1
+    flags, overrides = _split([_todays_override(word) for word in given])
+    if "cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
+        overrides = [_as_space(word) for word in overrides]
+    sys.argv = ["operant harness", *flags, *overrides]
+    hydra.main(version_base=None, config_path=str(CONF), config_name="config")(_run)()
+    return 0
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Flags, and overrides behind them: Hydra's parser takes overrides in one piece only."""
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    return [word for word in words if word not in overrides], overrides
+
+
+def _run(cfg: DictConfig) -> None:
+    from operant.harness.application import run
+    from operant.harness.results import Report
+    from operant.harness.viewing import Viewed
+
+    try:
+        report = run(cfg, _Lines())
+    except OperantError as error:
+        sys.stderr.write(f"operant: {error}\n")
+        raise SystemExit(1) from None
+    if isinstance(report, Viewed):
+        shown = ", ".join(f"{value:.2f}" for value in report.returns)
+        sys.stdout.write(f"returns: {shown}\nwrote {report.gif} ({report.frames} frames)\n")
+        return
+    if not isinstance(report, Report):
+        raise SystemExit(0 if report.status == Status.FINISHED else 1)
+    sys.stdout.write(
+        f"{report.steps:,} steps; mean return {report.mean_return:.2f}; ended: {report.reason}\n"
+        f"run {report.run_id}\n  operant runs show {report.run_id}\n"
+    )
+
+
+class _Lines:
+    """A line every few seconds, and one for each evaluation."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def said(self, sentence: str) -> None:
+        sys.stdout.write(f"{sentence}\n")
+
+    def point(self, step: int, steps_per_second: float, mean_return: float) -> None:
+        if time.monotonic() - self._last > 5.0:
+            self._last = time.monotonic()
+            sys.stdout.write(f"{step:>11,}  {steps_per_second:,.0f} steps/s  mean return {mean_return:.2f}\n")
+
+    def evaluated(self, step: int, evaluation: Evaluation, best: bool) -> None:
+        sys.stdout.write(f"{step:>11,}  evaluation {evaluation.mean:.2f}{'  (best)' if best else ''}\n")
+
+
+def _todays_override(word: str) -> str:
+    """An override of an option under its older name, under today's, which the tree has."""
+    key, equals, value = word.partition("=")
+    today = OPTIONS.get(key.lstrip("+"))
+    if not equals or today is None:
+        return word
+    sys.stderr.write(f"operant: {key} is called {today} today\n")
+    return f"++{today}={value}"
+
+
+def _as_space(word: str) -> str:
+    """Hydra's words for a sweep (``interval(1e-5, 1e-2)``, ``choice(32, 64)``, ``1,2,3``) as a space of a search."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import IntervalSweep, RangeSweep
+    from hydra.errors import HydraException
+
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException:
+        return word  # Hydra will say what is wrong with it
+    if not override.is_sweep_override():
+        return word
+    swept = override.value()
+    log = ", log: true" if "log" in getattr(swept, "tags", ()) else ""
+    if isinstance(swept, IntervalSweep):
+        ends: list[Any] = [swept.start, swept.end]
+        kind = "Int" if all(isinstance(one, int) for one in ends) else "Real"
+        space = f"{{type: {kind}, data: [{ends[0]}, {ends[1]}]{log}}}"
+    elif isinstance(swept, RangeSweep):
+        space = f"{{type: Categorical, data: [{', '.join(map(str, swept.range()))}]}}"
+    else:
+        space = f"{{type: Categorical, data: [{', '.join(override.sweep_string_iterator())}]}}"
+    return f"++{override.key_or_group}={space}"
+
+
+def _init(folder: Path) -> int:
+    """Write the tree and a program around it into a folder."""
+    taken = [one for one in (folder / "conf", folder / "main.py") if one.exists()]
+    if taken:
+        raise UsageError(f"{taken[0]} exists already; move it away first")
+    shutil.copytree(CONF, folder / "conf")
+    (folder / "main.py").write_text(_MAIN, encoding="utf-8")
+    sys.stdout.write(
+        f"wrote {folder / 'conf'} and {folder / 'main.py'}\n  python main.py --config-name dqn cli.mode=train\n"
+    )
+    return 0

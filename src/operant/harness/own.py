@@ -1,0 +1,165 @@
+"""The harness's tree trained with Operant's own algorithms."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operant.errors import UsageError
+from operant.framework import Context
+from operant.harness.own_words import algorithm_name, own_settings
+from operant.harness.results import LATE, Report, Result, StopConditions, machine_load
+from operant.harness.tree import Plan, given, recorded
+from operant.harness.words import Tree, put
+from operant.tracking import Run, SummaryWriter
+from operant.training.checkpoints import CheckpointStore
+from operant.training.config import TrainConfig
+from operant.training.evaluating import Evaluation
+from operant.training.training import Observer, Training
+from operant.training.trust import check_trust
+
+_NEVER = 2**62
+_STEPS_PER_ITERATION = 1000  # of what learns from replay, as in RLlib
+
+
+class IteratedTraining(Training):
+    """A training that reports a result after each iteration, and ends when one says that it is enough."""
+
+    def __init__(self, plan: Plan, config: TrainConfig, writer: SummaryWriter, observer: Observer | None) -> None:
+        super().__init__(config, writer, observer)
+        self.stop = StopConditions(plan.stop_conditions, optional=LATE)
+        self.iteration_steps = config.log.every
+        self.log_load = bool(given(plan, "debugging").get("log_sys_usage", False))
+        self.reason = "the last step"
+        self._evaluated: Evaluation | None = None
+        self._iteration_began = time.perf_counter()
+        self._episodes_before = 0
+
+    def log(self, ctx: Context) -> None:
+        if self.done or not self._is_due("log", ctx):
+            return
+        steps_before = self._last["log"]
+        super().log(ctx)
+        result = self.result(steps_before)
+        self.recording.add_scalars(result, self.env_step)
+        reason = self.stop.reached(result)
+        if reason:
+            self.reason = reason
+            self.say(f"stopped: {reason}")
+            ctx.finish = True
+
+    def report(self) -> Report:
+        """Train to the end, and say what came of it."""
+        result = self.run()
+        return Report(result.run_id, result.folder, result.steps, result.mean_return, self.reason)
+
+    def result(self, steps_before: int) -> Result:
+        """What this iteration came to, under RLlib's names."""
+        now, episodes = time.perf_counter(), self.collector.episodes
+        result = {
+            "training_iteration": float(self.env_step // self.iteration_steps),
+            "num_env_steps_sampled_lifetime": float(self.env_step),
+            "env_runners/num_env_steps_sampled": float(self.env_step - steps_before),
+            "env_runners/num_episodes": float(episodes.count - self._episodes_before),
+            "env_runners/num_episodes_lifetime": float(episodes.count),
+            "time_this_iter_s": now - self._iteration_began,
+            "time_total_s": now - self._began,
+        }
+        self._iteration_began, self._episodes_before = now, episodes.count
+        if episodes.returns:
+            result |= _spread("env_runners/episode_return", episodes.returns)
+            result |= _spread("env_runners/episode_len", episodes.lengths)
+        if self._evaluated is not None:
+            result |= _spread("evaluation/env_runners/episode_return", self._evaluated.returns)
+            result |= _spread("evaluation/env_runners/episode_len", self._evaluated.lengths)
+        result |= {f"learners/default_policy/{name}": value for name, value in self.metrics.items()}
+        return result | machine_load() if self.log_load else result
+
+    def evaluate_now(self) -> Evaluation:
+        self._evaluated = super().evaluate_now()
+        return self._evaluated
+
+
+def _spread(name: str, values: Any) -> Result:
+    rows = np.asarray(values, dtype=float)
+    return {f"{name}_mean": float(rows.mean()), f"{name}_min": float(rows.min()), f"{name}_max": float(rows.max())}
+
+
+def own_config(plan: Plan) -> TrainConfig:
+    """The training that a tree describes."""
+    settings, algorithm = own_settings(plan)
+    values: Tree = {"algorithm": {"name": algorithm_name(plan), **algorithm}}
+    for path, value in settings.items():
+        put(values, path, value)
+    values["seed"] = given(plan, "debugging").get("seed", 0)
+    name = given(plan, "runtime").get("name")
+    if name:
+        values["name"] = name
+    steps = _steps_per_iteration(plan, TrainConfig.from_mapping(values))
+    values["total_steps"] = _total_steps(plan, steps)
+    values["log"] = {**values.get("log", {}), "every": steps}
+    checkpoint = given(plan, "checkpoint")
+    frequency = checkpoint.get("checkpoint_frequency", 20)
+    values["checkpoint"] = {
+        "every": frequency * steps or _NEVER,
+        "keep": checkpoint.get("num_to_keep", _NEVER),
+    }
+    values["evaluation"] = _evaluation(plan, steps)
+    return TrainConfig.from_mapping(values)
+
+
+def _steps_per_iteration(plan: Plan, config: TrainConfig) -> int:
+    """Environment steps of an iteration: a rollout, or a thousand."""
+    rollout = getattr(config.algorithm_settings, "rollout", None)
+    if rollout is not None:
+        return int(rollout * config.env.num_envs)
+    return int(given(plan, "reporting").get("min_sample_timesteps_per_iteration", _STEPS_PER_ITERATION))
+
+
+def _total_steps(plan: Plan, steps_per_iteration: int) -> int:
+    conditions = plan.stop_conditions
+    limits = [conditions.get("num_env_steps_sampled_lifetime", _NEVER)]
+    limits.append(conditions.get("training_iteration", _NEVER) * steps_per_iteration)
+    return int(min(limits))
+
+
+def _evaluation(plan: Plan, steps_per_iteration: int) -> Tree:
+    values = given(plan, "evaluation")
+    unit = values.get("evaluation_duration_unit", "episodes")
+    if unit != "episodes":
+        raise UsageError(f"evaluation.evaluation_duration_unit is {unit!r}; algo.library=operant counts episodes")
+    config = values.get("evaluation_config") or {}
+    for key, value in config.items():
+        if key not in ("env_config", "explore"):
+            raise plan.unknown(f"evaluation.evaluation_config.{key}", ("env_config", "explore"), "algo.library=operant")
+        if key == "explore" and value:
+            raise UsageError(
+                "evaluation.evaluation_config.explore is true; algo.library=operant judges without exploring"
+            )
+    interval = values.get("evaluation_interval", 0)
+    return {
+        "every": interval * steps_per_iteration or _NEVER,
+        "episodes": values.get("evaluation_duration", 10),
+        "arguments": dict(config.get("env_config") or {}),
+    }
+
+
+def train_own(plan: Plan, observer: Observer | None = None, root: str | Path | None = None) -> Report:
+    """Train as a tree says, from the start or from the newest checkpoint of the run at ``algo.checkpoint_path``."""
+    config = own_config(plan)
+    earlier = given(plan, "algo").get("checkpoint_path")
+    if earlier is None:
+        with SummaryWriter(config.name, config=recorded(plan), root=root, tags=["harness", "train"]) as writer:
+            training = IteratedTraining(plan, config, writer, observer)
+            training.begin()
+            return training.report()
+    run = Run.open(str(earlier), root)
+    step, state = CheckpointStore(run.folder / "checkpoints").load()
+    check_trust(state, f"the checkpoint of run {run.id}")
+    with SummaryWriter(run=run.id, resumed_from=step, root=root) as writer:
+        training = IteratedTraining(plan, config, writer, observer)
+        training.load_state_dict(state)
+        return training.report()

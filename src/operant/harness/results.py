@@ -1,0 +1,87 @@
+"""Results of an iteration under one vocabulary, whoever trains; when they say that it is enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from operant.errors import UsageError, nearest
+
+Result = dict[str, float]
+LATE = ("env_runners/episode_", "evaluation/")
+"""How results begin that come only once an episode has ended, or the policy was evaluated."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a training by the harness."""
+
+    run_id: str
+    folder: Path
+    steps: int
+    mean_return: float
+    """Of the last training episodes."""
+    reason: str
+    """Why it ended."""
+
+
+def flatten(result: Mapping[str, Any], prefix: str = "") -> tuple[Result, dict[str, list[float]]]:
+    """Numbers by names joined with slashes, and lists of numbers apart; the rest (config, texts) is left out."""
+    numbers: Result = {}
+    lists: dict[str, list[float]] = {}
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            if name != "config":
+                inner, inner_lists = flatten(value, f"{name}/")
+                numbers |= inner
+                lists |= inner_lists
+        elif isinstance(value, (bool, int, float, np.number)):
+            numbers[name] = float(value)
+        elif isinstance(value, (list, tuple, np.ndarray)) and len(value) and _all_numbers(value):
+            lists[name] = [float(one) for one in value]
+        elif isinstance(value, np.ndarray) and value.ndim == 0:
+            numbers[name] = float(value)
+    return numbers, lists
+
+
+def _all_numbers(values: Any) -> bool:
+    return all(isinstance(one, (int, float, np.number)) and not isinstance(one, bool) for one in values)
+
+
+def machine_load() -> Result:
+    """What `debugging.log_sys_usage` asks for."""
+    return {
+        "perf/cpu_util_percent": float(psutil.cpu_percent()),
+        "perf/ram_util_percent": float(psutil.virtual_memory().percent),
+    }
+
+
+class StopConditions:
+    """The first of these that a result reaches ends the training."""
+
+    def __init__(self, conditions: Mapping[str, float], optional: tuple[str, ...] = ()) -> None:
+        """:param optional: results that come only after some time, such as those of episodes that have ended."""
+        self.conditions = dict(conditions)
+        self.optional = optional
+
+    def reached(self, result: Mapping[str, float]) -> str:
+        """Which condition is met, in words; empty while none is. A name that no result has is an error."""
+        for name, limit in self.conditions.items():
+            value = result.get(name)
+            if value is None:
+                if name.startswith(self.optional):
+                    continue
+                raise UsageError(
+                    f"stop_conditions.{name}: no result has this name{nearest(name, result)}, so it would never stop; "
+                    f"there are {', '.join(sorted(result))}"
+                )
+            if math.isfinite(value) and value >= limit:
+                return f"{name} is {value:g}, which has reached {limit:g}"
+        return ""

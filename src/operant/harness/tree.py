@@ -1,0 +1,181 @@
+"""The composed tree: plain values, checked whole before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from operant.errors import UsageError, nearest
+from operant.harness.words import Tree, todays_words
+
+MODES = ("train", "tune", "view")
+LIBRARIES = ("operant", "rllib")
+_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
+# What the harness itself reads. The other groups are the library's.
+_OWN_KEYS = {
+    "cli": ("mode",),
+    "algo": ("name", "library", "checkpoint_path", "trust"),
+    "runtime": ("name", "local_dir"),
+    "checkpoint": ("checkpoint_frequency", "num_to_keep"),
+    "debugging": ("log_level", "log_sys_usage", "seed"),
+    "ray": ("address",),
+}
+# Groups that a mode reads, and checks.
+_MODE_GROUPS = ("stop_conditions", "tune", "tunables")
+LIBRARY_GROUPS = (
+    "environment",
+    "evaluation",
+    "exploration",
+    "framework",
+    "resources",
+    "rollouts",
+    "training",
+    "model",
+    "learners",
+    "fault_tolerance",
+    "reporting",
+)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where the values of a tree were written: the files that it was composed of, and the command line."""
+
+    files: tuple[tuple[str, Path], ...] = ()
+    """The package of each file (the group it fills, empty for the main config) and its path; the last one wins."""
+    overrides: tuple[str, ...] = ()
+
+    def of(self, path: str) -> str:
+        """``conf/training/dqn.yaml:4``, or the command line; empty where nobody knows."""
+        for override in self.overrides:
+            if override.lstrip("+~").partition("=")[0] == path:
+                return f" (on the command line: {override})"
+        for package, file in reversed(self.files):
+            inside = path.removeprefix(f"{package}.") if package else path
+            if (package and inside == path) or not file.is_file():
+                continue
+            line = _line_of(file, inside.split("."))
+            if line:
+                return f" ({file}:{line})"
+        return ""
+
+
+@dataclass
+class Plan:
+    """What one call of the harness is to do, in plain values."""
+
+    mode: str
+    library: str
+    algorithm: str
+    tree: Tree
+    said: list[str] = field(default_factory=list)
+    """A line for each older name that was translated."""
+    origins: Origins = field(default_factory=Origins)
+
+    @property
+    def stop_conditions(self) -> dict[str, float]:
+        return {name: float(value) for name, value in (self.tree.get("stop_conditions") or {}).items()}
+
+    def unknown(self, path: str, known: Iterable[str], who: str) -> UsageError:
+        """An error about a key that nobody takes, with its place and the nearest that somebody does."""
+        name, known = path.rpartition(".")[2], sorted(known)
+        return UsageError(
+            f"there is no {path}{self.origins.of(path)}{nearest(name, known)}; {who} takes {', '.join(known)}"
+        )
+
+
+def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
+    """Read a composed tree: older words become today's, what is the harness's own is checked."""
+    tree, said = todays_words(tree)
+    algo = tree.get("algo") or {}
+    plan = Plan(
+        mode=str((tree.get("cli") or {}).get("mode")),
+        library=str(algo.get("library", "operant")),
+        algorithm=str(algo.get("name")),
+        tree=tree,
+        said=said,
+        origins=origins or Origins(),
+    )
+    for what, value, known in (("cli.mode", plan.mode, MODES), ("algo.library", plan.library, LIBRARIES)):
+        if value not in known:
+            raise UsageError(
+                f"{what} is {value!r}{nearest(value, known)}; it is {', '.join(known[:-1])} or {known[-1]}"
+            )
+    for group, keys in _OWN_KEYS.items():
+        _check_group(plan, group, keys)
+    for group in tree:
+        if group not in (*_OWN_KEYS, *LIBRARY_GROUPS, *_MODE_GROUPS):
+            raise plan.unknown(group, (*_OWN_KEYS, *LIBRARY_GROUPS, *_MODE_GROUPS), "the harness")
+    _check_values(plan)
+    return plan
+
+
+def given(plan: Plan, group: str) -> dict[str, Any]:
+    """What a group says; null means the library's default."""
+    values = plan.tree.get(group)
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{group}{plan.origins.of(group)} is a group of settings, got {values!r}")
+    return {str(key): value for key, value in values.items() if value is not None}
+
+
+def _check_group(plan: Plan, group: str, known: tuple[str, ...]) -> None:
+    for key in given(plan, group):
+        if key not in known:
+            raise plan.unknown(f"{group}.{key}", known, "the harness")
+
+
+def _check_values(plan: Plan) -> None:
+    checkpoint, debugging = given(plan, "checkpoint"), given(plan, "debugging")
+    frequency, keep = checkpoint.get("checkpoint_frequency", 20), checkpoint.get("num_to_keep", 1)
+    if not isinstance(frequency, int) or frequency < 0:
+        raise UsageError(
+            f"checkpoint.checkpoint_frequency is {frequency!r}; it is a whole number, 0 for no checkpoints"
+        )
+    if not isinstance(keep, int) or keep < 1:
+        raise UsageError(f"checkpoint.num_to_keep is {keep!r}; it is 1 or more, or null for all")
+    level = debugging.get("log_level", "WARN")
+    if level not in _LEVELS:
+        raise UsageError(f"debugging.log_level is {level!r}{nearest(str(level), _LEVELS)}; it is {', '.join(_LEVELS)}")
+    for name, value in given(plan, "stop_conditions").items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UsageError(
+                f"stop_conditions.{name}{plan.origins.of(f'stop_conditions.{name}')} is a number, got {value!r}"
+            )
+
+
+def _line_of(file: Path, names: list[str]) -> int:
+    """The line in which a YAML file has a key, 0 if it has not."""
+    try:
+        node: Any = yaml.compose(file.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return 0
+    line = 0
+    for name in names:
+        if not isinstance(node, yaml.MappingNode):
+            return 0
+        found = next(((key, value) for key, value in node.value if key.value == name), None)
+        if found is None:
+            return 0
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
+
+
+def recorded(plan: Plan) -> Tree:
+    """The tree as the run's settings, dotted."""
+    flat: Tree = {}
+
+    def walk(values: Tree, prefix: str) -> None:
+        for key, value in values.items():
+            if isinstance(value, dict) and value:
+                walk(value, f"{prefix}{key}.")
+            elif value is not None:
+                flat[f"{prefix}{key}"] = value if isinstance(value, (str, int, float, bool)) else str(value)
+
+    walk(plan.tree, "")
+    return flat

@@ -1,0 +1,28 @@
+"""`python -m operant.harness.trial TREE.json training.lr=0.001 …`: one trial of a search, as a job of any site."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+from operant.errors import OperantError
+from operant.harness.application import run_tree
+from operant.harness.tuning import with_values
+
+
+def main(words: list[str]) -> int:
+    tree = json.loads(Path(words[0]).read_text(encoding="utf-8"))
+    values = {path: yaml.safe_load(text) for path, _, text in (word.partition("=") for word in words[1:])}
+    try:
+        run_tree(with_values(tree, values))
+    except OperantError as error:
+        sys.stderr.write(f"operant: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

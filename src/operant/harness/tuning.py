@@ -1,0 +1,159 @@
+"""`cli.mode: tune`: a search over the values of a tree that are spaces, each trial one training of that tree."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from operant.errors import UsageError, nearest
+from operant.harness.tree import Plan, given
+from operant.harness.words import Tree, put, todays_result
+from operant.schedulers.engine.control import View
+from operant.schedulers.engine.scheduler import Outcome
+from operant.schedulers.naive_scheduler import NaiveScheduler
+from operant.status import Status
+from operant.tracking.journal.journal import JOURNAL_NAME
+from operant.tracking.places import find_root
+
+SPACES = ("Real", "Int", "Categorical")
+TUNE_KEYS = ("num_samples", "metric", "mode", "searcher", "assessor", "parallel", "site")
+# SimHarness's words in `tunables` -> a space and whether it is logarithmic.
+_TUNABLES = {
+    "loguniform": ("Real", True),
+    "uniform": ("Real", False),
+    "random": ("Int", False),
+    "randint": ("Int", False),
+}
+
+
+def spaces_of(tree: Tree) -> dict[str, Tree]:
+    """The spaces of a tree by their dotted paths: values in it that are spaces, and those under `tunables`."""
+    found = dict(_spaces(tree, ""))
+    for group, values in (tree.get("tunables") or {}).items():
+        for name, space in (values or {}).items():
+            found[f"{group}.{name}"] = _tunable(f"tunables.{group}.{name}", space)
+    return found
+
+
+def _spaces(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Tree]]:
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if path == "tunables" or not isinstance(value, Mapping):
+            continue
+        if "data" in value and value.get("type") in SPACES:
+            yield path, dict(value)
+        else:
+            yield from _spaces(value, f"{path}.")
+
+
+def _tunable(path: str, space: Any) -> Tree:
+    if not isinstance(space, Mapping) or "type" not in space:
+        raise UsageError(f"{path} is a space such as {{type: loguniform, values: [1e-5, 1e-2]}}, got {space!r}")
+    kind, data = str(space["type"]), space.get("values", space.get("data"))
+    if data is None and {"lower", "upper"} <= set(space):
+        data = [space["lower"], space["upper"]]
+    if not isinstance(data, list) or not data:
+        raise UsageError(f"{path} has no values: a list, of two ends or of choices")
+    if kind in SPACES:
+        return {"type": kind, "data": data, **{key: space[key] for key in ("log", "step") if key in space}}
+    if kind == "choice":
+        return {"type": "Categorical", "data": data}
+    if kind not in _TUNABLES:
+        known = (*_TUNABLES, "choice", *SPACES)
+        raise UsageError(f"{path}.type is {kind!r}{nearest(kind, known)}; it is one of {', '.join(known)}")
+    name, log = _TUNABLES[kind]
+    return {"type": name, "data": data, **({"log": True} if log else {})}
+
+
+def with_values(tree: Tree, values: Mapping[str, Any]) -> Tree:
+    """The tree of one trial: spaces replaced by values, to be trained."""
+    chosen = copy.deepcopy(tree)
+    for path, value in values.items():
+        put(chosen, path, value)
+    chosen.pop("tunables", None)
+    chosen.pop("tune", None)
+    put(chosen, "cli.mode", "train")
+    return chosen
+
+
+def first_values(spaces: Mapping[str, Tree]) -> Tree:
+    """One value of each space, to check the rest of a tree with."""
+    return {path: space["data"][0] for path, space in spaces.items()}
+
+
+def tune(plan: Plan, view: View | None = None, root: str | Path | None = None) -> Outcome:
+    """Search as a tree says; a search of the same name that was cut off goes on."""
+    spaces = spaces_of(plan.tree)
+    if not spaces:
+        raise UsageError(
+            "cli.mode is tune and nothing in the config is a space; make a value one, such as "
+            "training.lr={type: Real, data: [1e-5, 1e-2], log: true}"
+        )
+    settings = given(plan, "tune")
+    for key in settings:
+        if key not in TUNE_KEYS:
+            raise plan.unknown(f"tune.{key}", TUNE_KEYS, "the harness")
+    folder = find_root(root) / "searches" / _name(plan)
+    scheduler = NaiveScheduler(folder, _search(plan, spaces, settings, folder), view=view, resume=_cut_off(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tree.json").write_text(json.dumps(plan.tree, indent=1), encoding="utf-8")
+    return scheduler.run()
+
+
+def _search(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: Path) -> Tree:
+    """The search as `operant search` would read it from a file."""
+    words = [sys.executable, "-m", "operant.harness.trial", str(folder / "tree.json")]
+    mode = settings.get("mode", "max")
+    if mode not in ("max", "min"):
+        raise UsageError(f"tune.mode is {mode!r}; it is max or min")
+    searcher = settings.get("searcher", "TpeSearcher")
+    searcher = {"type": searcher} if isinstance(searcher, str) else dict(searcher)
+    searcher |= {
+        "reward_attribute": todays_result(settings.get("metric", "env_runners/episode_return_mean")),
+        "reward": mode,
+        **({"minimize": True} if mode == "min" else {}),
+    }
+    search: Tree = {
+        "task": {
+            "template": " ".join([shlex.join(words), *(f"{path}={{{path}}}" for path in spaces)]),
+            "search_args": [{"name": path, **space} for path, space in spaces.items()],
+        },
+        "searcher": searcher,
+        "scheduler": {
+            "parallel_size": settings.get("parallel", 1),
+            "stop_criterion": {"max_tries": settings.get("num_samples", 10)},
+        },
+    }
+    if settings.get("assessor"):
+        search["assessor"] = settings["assessor"]
+    if settings.get("site"):
+        search["site"] = settings["site"]
+    return search
+
+
+def _name(plan: Plan) -> str:
+    name = given(plan, "runtime").get("name")
+    if name:
+        return str(name)
+    env = str(given(plan, "environment").get("env", "env"))
+    return re.sub(r"[^\w.-]+", "-", f"{env}-{plan.algorithm}-tune".lower())
+
+
+def _cut_off(folder: Path) -> bool:
+    """Whether a search is there that has not come to its end."""
+    if not (folder / JOURNAL_NAME).exists():
+        return False
+    from operant.schedulers.views.overview import describe
+
+    if describe(folder)["status"] == Status.FINISHED:
+        raise UsageError(
+            f"the search {folder.name!r} is finished; give this one another name (runtime.name=…), or remove it: "
+            f"operant rm --task {shlex.quote(folder.name)}"
+        )
+    return True

@@ -1,0 +1,176 @@
+"""Names of older versions of RLlib, and what they are called today: of options, and of results.
+
+Nothing is ignored: a name that has a successor is translated with a line that says so, one that has none is an error
+unless its value asks for what happens anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from operant.errors import UsageError
+
+Tree = dict[str, Any]
+
+OPTIONS = {
+    "run.name": "runtime.name",
+    "run.storage_path": "runtime.local_dir",
+    "rollouts.num_workers": "rollouts.num_env_runners",
+    "rollouts.num_rollout_workers": "rollouts.num_env_runners",
+    "rollouts.num_envs_per_worker": "rollouts.num_envs_per_env_runner",
+    "rollouts.validate_workers_after_construction": "rollouts.validate_env_runners_after_construction",
+    "rollouts.recreate_failed_workers": "fault_tolerance.restart_failed_env_runners",
+    "rollouts.ignore_worker_failures": "fault_tolerance.ignore_env_runner_failures",
+    "rollouts.restart_failed_sub_environments": "fault_tolerance.restart_failed_sub_environments",
+    "resources.num_cpus_per_worker": "rollouts.num_cpus_per_env_runner",
+    "resources.num_gpus_per_worker": "rollouts.num_gpus_per_env_runner",
+    "resources.num_cpus_for_driver": "resources.num_cpus_for_main_process",
+    "resources.num_cpus_for_local_worker": "resources.num_cpus_for_main_process",
+    "resources.num_gpus": "learners.num_gpus_per_learner",
+    "resources.num_trainer_workers": "learners.num_learners",
+    "resources.num_learner_workers": "learners.num_learners",
+    "resources.num_cpus_per_trainer_worker": "learners.num_cpus_per_learner",
+    "resources.num_cpus_per_learner_worker": "learners.num_cpus_per_learner",
+    "resources.num_gpus_per_trainer_worker": "learners.num_gpus_per_learner",
+    "resources.num_gpus_per_learner_worker": "learners.num_gpus_per_learner",
+    "evaluation.evaluation_num_workers": "evaluation.evaluation_num_env_runners",
+    "evaluation.enable_async_evaluation": "evaluation.evaluation_parallel_to_training",
+    "training.model": "model",
+    "training.lambda": "training.lambda_",
+    "training.num_sgd_iter": "training.num_epochs",
+    "training.sgd_minibatch_size": "training.minibatch_size",
+    "training.train_batch_size": "training.train_batch_size_per_learner",
+    "training.lr_schedule": "training.lr",
+}
+"""Dotted options of the harness's tree -> today's."""
+
+GONE: Mapping[str, tuple[Any, ...]] = {
+    "environment.env_task_fn": (None,),
+    "environment.render_env": (None, False),
+    "environment.horizon": (None,),
+    "environment.soft_horizon": (None, False),
+    "environment.no_done_at_end": (None, False),
+    "environment.auto_wrap_old_gym_envs": (None, True, False),
+    "environment.observation_filter": (None, "NoFilter"),
+    "rollouts.observation_filter": (None, "NoFilter"),
+    "rollouts.preprocessor_pref": (None, "deepmind"),
+    "rollouts.enable_connectors": (None, True),
+    "framework.eager_tracing": (None, False),
+    "framework.eager_max_retraces": (None, 20),
+    "debugging.logger_config": (None,),
+}
+"""Options that are no more -> the values that ask for what happens anyway."""
+
+RESULTS = {
+    **{f"episode_reward_{one}": f"env_runners/episode_return_{one}" for one in ("mean", "min", "max")},
+    "episode_len_mean": "env_runners/episode_len_mean",
+    "episodes_this_iter": "env_runners/num_episodes",
+    "episodes_total": "env_runners/num_episodes_lifetime",
+    "timesteps_total": "num_env_steps_sampled_lifetime",
+    "num_env_steps_sampled": "num_env_steps_sampled_lifetime",
+    "num_env_steps_sampled_this_iter": "env_runners/num_env_steps_sampled",
+    "num_env_steps_trained": "learners/__all_modules__/num_env_steps_trained_lifetime",
+    "num_env_steps_trained_this_iter": "learners/__all_modules__/num_env_steps_trained",
+    "num_steps_trained_this_iter": "learners/__all_modules__/num_env_steps_trained",
+    **{f"sampler_results/episode_reward_{one}": f"env_runners/episode_return_{one}" for one in ("mean", "min", "max")},
+    "sampler_results/episode_len_mean": "env_runners/episode_len_mean",
+    "sampler_results/episodes_this_iter": "env_runners/num_episodes",
+    "info/num_env_steps_sampled": "num_env_steps_sampled_lifetime",
+    "info/num_env_steps_trained": "learners/__all_modules__/num_env_steps_trained_lifetime",
+    "counters/num_env_steps_sampled": "num_env_steps_sampled_lifetime",
+    "counters/num_env_steps_trained": "learners/__all_modules__/num_env_steps_trained_lifetime",
+    "sampler_perf/mean_inference_ms": "env_runners/rlmodule_inference_timer",
+    "sampler_perf/mean_env_wait_ms": "env_runners/env_step_timer",
+    "timers/training_iteration_time_ms": "timers/training_iteration",
+    **{
+        f"evaluation/episode_reward_{one}": f"evaluation/env_runners/episode_return_{one}"
+        for one in ("mean", "min", "max")
+    },
+    "evaluation/episode_len_mean": "evaluation/env_runners/episode_len_mean",
+}
+"""Names of results in earlier versions -> today's, which both libraries report."""
+
+
+def todays_result(name: str) -> str:
+    """What a result is called today; policies' statistics keep their own names."""
+    stats = "info/learner/default_policy/learner_stats/"
+    if name.startswith(stats):
+        return f"learners/default_policy/{name.removeprefix(stats)}"
+    return RESULTS.get(name, name)
+
+
+def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
+    """A tree in today's words, and a line for each that was another."""
+    said: list[str] = []
+    for old, new in OPTIONS.items():
+        found, value = take(tree, old)
+        if not found:
+            continue
+        if value is None:
+            continue
+        if lookup(tree, new) not in (None, {}, value) and old != "training.model":
+            raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {lookup(tree, new)!r}")
+        put(tree, new, value)
+        said.append(f"{old} is called {new} today")
+    for old, harmless in GONE.items():
+        found, value = take(tree, old)
+        if found and value not in harmless:
+            raise UsageError(f"{old} is {value!r}, which today's libraries do not have; leave it out")
+    said += _exploration(tree)
+    conditions = tree.get("stop_conditions") or {}
+    for name in list(conditions):
+        today = todays_result(name)
+        if today != name:
+            conditions[today] = conditions.pop(name)
+            said.append(f"the result {name} is called {today} today")
+    return tree, said
+
+
+def _exploration(tree: Tree) -> list[str]:
+    """RLlib's `exploration_config` went; of its kinds the one that DQN has is a schedule of DQN's."""
+    _, config = take(tree, "exploration.exploration_config")
+    if not config:
+        return []
+    kind = str(config.get("type", ""))
+    if kind.rpartition(".")[2] != "EpsilonGreedy":
+        raise UsageError(
+            f"exploration.exploration_config.type is {kind!r}; today only EpsilonGreedy has a counterpart (of DQN): "
+            "other algorithms explore by themselves"
+        )
+    start, end = config.get("initial_epsilon", 1.0), config.get("final_epsilon", 0.05)
+    warmup = int(config.get("warmup_timesteps", 0))
+    schedule = [[0, start], [warmup + int(config.get("epsilon_timesteps", 10_000)), end]]
+    if warmup:
+        schedule.insert(1, [warmup, start])
+    put(tree, "training.epsilon", schedule)
+    return [f"exploration.exploration_config is training.epsilon={schedule} today"]
+
+
+def lookup(tree: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path, or None."""
+    place: Any = tree
+    for name in path.split("."):
+        if not isinstance(place, Mapping) or name not in place:
+            return None
+        place = place[name]
+    return place
+
+
+def take(tree: Tree, path: str) -> tuple[bool, Any]:
+    """Whether there is something at a dotted path, and what; it is there no more."""
+    *groups, last = path.split(".")
+    place: Any = tree
+    for name in groups:
+        place = place.get(name) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or last not in place:
+        return False, None
+    return True, place.pop(last)
+
+
+def put(tree: Tree, path: str, value: Any) -> None:
+    """Set the value at a dotted path; groups on the way are made."""
+    *groups, last = path.split(".")
+    for name in groups:
+        tree = tree.setdefault(name, {})
+    tree[last] = value
