@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,13 @@ def recorded_training(config: Any) -> Iterator[Any]:
             yield training
 
 
-def time_training(preset: str, steps: int, seed: int) -> dict[str, float]:
+def time_training(preset: str, steps: int, seed: int, given: Sequence[str] = ()) -> dict[str, float]:
     """CPU and wall time of so many steps, recording included; making everything is not."""
     from operant.training import load_config
 
     # Points and checkpoints come as often as in the whole training; one evaluation, of one episode, comes at the end.
     whole = load_config(preset).total_steps
-    changes = [f"seed={seed}", f"total_steps={steps}", f"log.every={whole // 200}"]
+    changes = [*given, f"seed={seed}", f"total_steps={steps}", f"log.every={whole // 200}"]
     changes += [f"checkpoint.every={whole // 10}", "evaluation.every=1000000000", "evaluation.episodes=1"]
     with recorded_training(load_config(preset, changes)) as training:
         startup = time.process_time()

@@ -15,7 +15,9 @@ HERE = Path(__file__).resolve().parent
 VENV = HERE.parent / ".venv-peers-rl"
 PINS = HERE / "peers-rl.txt"
 PEERS_PYTHON = VENV / "bin" / "python"
-ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")} | {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+}
 
 
 def ensure_peers() -> None:

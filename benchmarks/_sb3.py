@@ -1,4 +1,7 @@
-"""One of our configs as a Stable-Baselines3 model. Runs in the peers' environment, so it knows nothing of Operant."""
+"""One of our configs as a model of Stable-Baselines3, or of SBX, which has its interface on JAX.
+
+Runs in the peers' environment, so it knows nothing of Operant.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,20 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
+__all__ = ["CONTINUOUS", "Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
+
+CONTINUOUS = ("ddpg", "td3", "sac")
 
 
 def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Our config in SB3's words, as plain values: everything that decides what SB3 does, and nothing else."""
     ours, model, env = config["algorithm"], config["model"], config["env"]
-    common = {
-        "gamma": ours["gamma"],
-        "learning_rate": ours["learning_rate"],
-        "max_grad_norm": ours["max_gradient_norm"],
-    }
-    if ours["name"] == "dqn":
+    common = {"gamma": ours["gamma"], "learning_rate": ours["learning_rate"]}
+    if ours["name"] not in CONTINUOUS:
+        common["max_grad_norm"] = ours["max_gradient_norm"]
+    if ours["name"] in CONTINUOUS:
+        own = _continuous(ours)
+    elif ours["name"] == "dqn":
         own = {
             "batch_size": ours["batch"],
             "buffer_size": ours["buffer"],
@@ -57,6 +62,33 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _continuous(ours: dict[str, Any]) -> dict[str, Any]:
+    """Settings of DDPG, TD3 and SAC; `make_model` makes `critics` and `noise_scale` into what SB3 wants."""
+    own = {
+        "buffer_size": ours["buffer"],
+        "learning_starts": ours["learning_starts"],
+        "batch_size": ours["batch"],
+        "tau": ours["target_rate"],
+        "train_freq": ours["train_every"],
+        "gradient_steps": ours["updates"] or -1,
+        "critics": ours["critics"],
+    }
+    if ours["name"] == "sac":
+        learned = ours["learn_temperature"]
+        own["ent_coef"] = f"auto_{ours['temperature']}" if learned else ours["temperature"]
+        return own
+    if ours["noise"] != "gaussian":
+        raise SystemExit(f"SB3's noise is gaussian here, not {ours['noise']}")
+    own["noise_scale"] = ours["noise_scale"]
+    if ours["name"] == "td3":
+        own |= {
+            "policy_delay": ours["actor_every"],
+            "target_policy_noise": ours["smoothing"],
+            "target_noise_clip": ours["smoothing_limit"],
+        }
+    return own
+
+
 def fingerprint(settings: dict[str, Any]) -> str:
     """A short name of these settings: other settings have another one."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
@@ -79,28 +111,47 @@ def make_vector_env(settings: dict[str, Any], num_envs: int, seed: int, training
     return made
 
 
-def make_model(settings: dict[str, Any], seed: int) -> Any:
-    """The same algorithm with the same settings; networks, optimizers and schedules included."""
-    import stable_baselines3 as sb3
-    import torch
-    from torch import nn
+def make_model(settings: dict[str, Any], seed: int, library: str = "sb3") -> Any:
+    """The same algorithm with the same settings; networks, optimizers and schedules included.
 
-    torch.set_num_threads(1)
+    :param library: sb3 or sbx.
+    """
     model, algorithm = settings["model"], settings["algorithm"]
-    policy = {
-        "net_arch": list(model["hidden"]),
-        "activation_fn": {"tanh": nn.Tanh, "relu": nn.ReLU}[model["activation"]],
-    }
-    env = make_vector_env(settings, settings["env"]["num_envs"], seed, training=True)
-    if algorithm != "dqn":
-        policy |= {"ortho_init": model["orthogonal"]}
-        if hasattr(env.action_space, "low"):
-            policy["log_std_init"] = model["log_std"]
     arguments = dict(settings["arguments"])
+    policy: dict[str, Any] = {"net_arch": list(model["hidden"])}
+    env = make_vector_env(settings, settings["env"]["num_envs"], seed, training=True)
+    if algorithm in CONTINUOUS:
+        policy["n_critics"] = arguments.pop("critics")
+        if scale := arguments.pop("noise_scale", 0.0):
+            arguments["action_noise"] = _gaussian(scale, env.action_space.shape)
+    elif algorithm != "dqn":
+        policy |= {"ortho_init": model["orthogonal"]}
+    if hasattr(env.action_space, "low") and (algorithm not in CONTINUOUS or arguments.get("use_sde")):
+        policy["log_std_init"] = model["log_std"]
     for name in settings["falling"]:
         arguments[name] = _falling(arguments[name])
-    made = {"dqn": sb3.DQN, "a2c": sb3.A2C, "ppo": sb3.PPO}[algorithm]
-    return made("MlpPolicy", env, policy_kwargs=policy, seed=seed, device="cpu", verbose=0, **arguments)
+    if library == "sbx":
+        import sbx as peer
+
+        if model["activation"] != "relu":
+            raise SystemExit("SBX is compared with networks of ReLU only")
+    else:
+        import stable_baselines3 as peer
+        import torch
+        from torch import nn
+
+        torch.set_num_threads(1)
+        policy["activation_fn"] = {"tanh": nn.Tanh, "relu": nn.ReLU}[model["activation"]]
+        arguments["device"] = "cpu"
+    made = getattr(peer, algorithm.upper())
+    return made("MlpPolicy", env, policy_kwargs=policy, seed=seed, verbose=0, **arguments)
+
+
+def _gaussian(scale: float, shape: tuple[int, ...]) -> Any:
+    import numpy as np
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    return NormalActionNoise(np.zeros(shape), np.full(shape, scale))
 
 
 def _falling(value: float) -> Any:

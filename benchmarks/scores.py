@@ -1,20 +1,24 @@
-"""What presets reach, beside Stable-Baselines3 with the same settings: IQM over seeds with its bootstrap interval.
+"""What presets reach, beside a peer with the same settings: IQM over seeds with its bootstrap interval.
 
-    python benchmarks/scores.py                              every row below, both libraries
-    python benchmarks/scores.py --presets pendulum-ppo --seeds 10
-    python benchmarks/scores.py --cached                     the table; runs only what is not in scores.json yet
+    python benchmarks/scores.py                              every row below; what scores.json has is not run again
+    python benchmarks/scores.py --presets pendulum-sac --seeds 10
+    python benchmarks/scores.py --anew                       ours again, after a change to them
+    python benchmarks/scores.py --table                      runs nothing, shows what scores.json has
     python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
-Both are judged alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training, then
-100 fresh episodes with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are
-often not its best) and 100 with the last weights (`last`). All evaluations of a training begin from the same starts, so
-that the best of them is not the one with the easiest. SB3's results are kept in scores.json by its version, the
-settings and the seed; ours are run anew unless `--cached`.
+The peer is Stable-Baselines3, or SBX (its interface on JAX) where that is much quicker to run. Both sides are judged
+alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training, then 100 fresh ones
+with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are often not its best) and
+100 with the last weights (`last`). All evaluations of a training begin from the same starts, so that the best of them
+is not the one with the easiest. Each training is one line of scores.json, found again by library and version, preset,
+settings and seed, so that a run that was stopped goes on; several may run at once. What *level*, *undecided* and
+*below* mean is in `operant.training.statistics.verdict`.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
@@ -34,7 +38,7 @@ EPISODES, JUDGEMENTS, FINAL_EPISODES = 20, 20, 100
 SEEDS = 5
 EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
 
-# Preset -> steps, where the preset's own would take SB3 too long: then both sides make fewer.
+# Preset -> steps, where the preset's own would take the peer too long: then both sides make fewer.
 ROWS: dict[str, int | None] = {
     "cartpole-ppo": None,
     "cartpole-dqn": 20_000,
@@ -46,7 +50,19 @@ ROWS: dict[str, int | None] = {
     "pendulum-a2c": None,
     "lunarlander-ppo": 500_000,
     "lunarlander-dqn": 50_000,
+    "pendulum-ddpg": None,
+    "pendulum-td3": None,
+    "pendulum-sac": None,
+    "mountaincarcontinuous-sac": None,
+    "lunarlandercontinuous-sac": 100_000,
+    "lunarlandercontinuous-td3": 100_000,
+    "hopper-sac": 100_000,
+    "hopper-td3": 100_000,
+    "halfcheetah-sac": 100_000,
+    "halfcheetah-td3": 100_000,
 }
+QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(("lunarlandercontinuous", "hopper", "halfcheetah"))}
+PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl"}
 
 
 def train_ours(config: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -82,16 +98,19 @@ def train_ours(config: dict[str, Any], seed: int) -> dict[str, Any]:
         }
 
 
-def train_sb3(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+def train_peer(library: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
     import copy
 
     import numpy as np
+    import torch
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import sync_envs_normalization
 
+    # Inputs that stay 0 let Adam's means decay into denormal numbers, with which SB3 takes five times as long.
+    torch.set_flush_denormal(True)
     total = settings["total_steps"]
-    model = make_model(settings, seed)
+    model = make_model(settings, seed, library)
     judge = make_vector_env(settings, EPISODES, EVALUATION_SEED + seed, training=False)
     final = make_vector_env(settings, EPISODES, FINAL_SEED + seed, training=False)
     seeds = {id(judge): EVALUATION_SEED + seed, id(final): FINAL_SEED + seed}
@@ -104,6 +123,9 @@ def train_sb3(settings: dict[str, Any], seed: int) -> dict[str, Any]:
         returns, _ = evaluate_policy(model, env, episodes, return_episode_rewards=True, warn=False)
         return float(np.mean(returns))
 
+    def weights() -> Any:
+        return model.policy.state_dict() if library == "sb3" else model.policy.actor_state.params
+
     class Judge(BaseCallback):
         def _on_step(self) -> bool:
             if self.num_timesteps // (total // JUDGEMENTS) > len(means):
@@ -111,7 +133,7 @@ def train_sb3(settings: dict[str, Any], seed: int) -> dict[str, Any]:
                     sync_envs_normalization(self.training_env, judge)
                 means.append(judged(judge, EPISODES))
                 if means[-1] > max(means[:-1], default=-np.inf):  # the first of equals, as ours
-                    best["weights"] = copy.deepcopy(model.policy.state_dict())
+                    best["weights"] = copy.deepcopy(weights())
                     best["scale"] = copy.deepcopy(judge.obs_rms) if scaled else None
             return True
 
@@ -119,14 +141,17 @@ def train_sb3(settings: dict[str, Any], seed: int) -> dict[str, Any]:
     if scaled:
         sync_envs_normalization(model.get_env(), final)
     last = judged(final, FINAL_EPISODES)
-    model.policy.load_state_dict(best["weights"])
+    if library == "sb3":
+        model.policy.load_state_dict(best["weights"])
+    else:
+        model.policy.actor_state = model.policy.actor_state.replace(params=best["weights"])
     if scaled:
         final.obs_rms = best["scale"]
     return {"best": judged(final, FINAL_EPISODES), "last": last, "steps": model.num_timesteps, "curve": means}
 
 
 def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, Any] | None:
-    python = str(PEERS_PYTHON) if library == "sb3" else sys.executable
+    python = sys.executable if library == "operant" else str(PEERS_PYTHON)
     done = subprocess.run(
         [python, __file__, "--work", library, str(seed), json.dumps(settings)],
         capture_output=True,
@@ -142,13 +167,16 @@ def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, An
 
 def work(library: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
     began = time.process_time()
-    found = (train_sb3 if library == "sb3" else train_ours)(settings, seed)
+    found = train_ours(settings, seed) if library == "operant" else train_peer(library, settings, seed)
     found["curve"] = [round(mean, 1) for mean in found["curve"]]
     return {**found, "cpu": round(time.process_time() - began, 1)}
 
 
 class Results:
-    """scores.json: library and version -> preset and fingerprint of its settings -> seed -> what came of it."""
+    """scores.json: library and version -> preset and fingerprint of its settings -> seed -> what came of it.
+
+    `random` has what random actions reach in each environment.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,12 +188,13 @@ class Results:
         return self.read().get(library, {}).get(row, {}).get(str(seed))
 
     def put(self, library: str, row: str, seed: int, found: dict[str, Any]) -> None:
-        every = self.read()  # anew: another row may have been written meanwhile
-        every.setdefault(library, {}).setdefault(row, {})[str(seed)] = found
-        text = "".join(_written(every))
-        beside = self.path.with_suffix(f".{os.getpid()}")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self.path)
+        with (Path(tempfile.gettempdir()) / "operant-scores.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # others may write their rows at the same time
+            every = self.read()
+            every.setdefault(library, {}).setdefault(row, {})[str(seed)] = found
+            beside = self.path.with_suffix(f".{os.getpid()}")
+            beside.write_text("".join(_written(every)), encoding="utf-8")
+            beside.replace(self.path)
 
 
 def _written(every: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
@@ -191,26 +220,50 @@ def written(found: list[dict[str, Any]], name: str, digits: int) -> str:
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "\u2212")
 
 
-def table_line(preset: str, steps: int, name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
+def table_line(
+    preset: str, steps: int, name: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]], chance: float
+) -> str:
+    from operant.training.statistics import verdict
+
     columns = [preset, f"{steps:,}", name]
     for found in (ours, theirs):
         columns += [str(len(found)), written(found, name, 1) if found else "not run"]
-    verdict = ""
-    if ours and theirs:
-        own, peer = figures(ours, name), figures(theirs, name)
-        verdict = "below" if own[2] < peer[1] else "above" if own[1] > peer[2] else "level"
-    return "| " + " | ".join([*columns, verdict]) + " |"
+    judged = verdict(*([one[name] for one in each] for each in (ours, theirs)), chance) if ours and theirs else ""
+    return "| " + " | ".join([*columns, judged]) + " |"
+
+
+def random_return(env: dict[str, Any], results: Results) -> float:
+    """The mean return of episodes of random actions."""
+    import gymnasium
+
+    row = " ".join([env["id"], *(f"{key}={value}" for key, value in env["arguments"].items())])
+    found = results.get("random", row, FINAL_SEED)
+    if found is None:
+        made = gymnasium.make(env["id"], **env["arguments"])
+        made.reset(seed=FINAL_SEED)
+        made.action_space.seed(FINAL_SEED)
+        total, episodes = 0.0, 0
+        while episodes < FINAL_EPISODES:
+            _, reward, terminated, truncated, _ = made.step(made.action_space.sample())
+            total += float(reward)
+            if terminated or truncated:
+                episodes += 1
+                made.reset()
+        made.close()
+        found = {"last": round(total / episodes, 2), "episodes": episodes}
+        results.put("random", row, FINAL_SEED, found)
+    return float(found["last"])
 
 
 def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
-    """The first line of a preset: what it is for, and what was measured after how many steps (ours, SB3's)."""
-    algorithm, whole = config["algorithm"]["name"], config["total_steps"]
+    """The first line of a preset: what it is for, and what was measured after how many steps (ours, the peer's)."""
+    algorithm, whole, peer = config["algorithm"]["name"], config["total_steps"], peer_of(config["name"])
     name = "best" if algorithm == "dqn" else "last"
     parts = []
     for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
         if len(ours) == SEEDS:
             after = "return" if steps == whole else f"after {steps:,}"
-            beside = f" (SB3 {written(theirs, name, 0)})" if len(theirs) == SEEDS else ""
+            beside = f" ({peer.upper()} {written(theirs, name, 0)})" if len(theirs) == SEEDS else ""
             parts.append(f"{after} {written(ours, name, 0)}{beside}")
     start = f"# {config['env']['id']} with {algorithm.upper()}, {whole:,} steps: "
     if not parts:
@@ -224,30 +277,38 @@ def write_header(preset: str, line: str) -> None:
     path.write_text(f"{line}\n{rest}", encoding="utf-8")
 
 
+def peer_of(preset: str) -> str:
+    return "sbx" if preset in QUICKER_IN_SBX else "sb3"
+
+
 def gather(
     config: dict[str, Any],
     steps: int,
     results: Results,
-    peer: str,
     runs: tuple[str, ...] = (),
     seeds: range = range(SEEDS),
     anew: bool = False,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Ours and SB3's results of one preset, from scores.json or (of the libraries in `runs`) made and put there.
+    """Ours and the peer's results of one preset, from scores.json or (of the sides in `runs`) made and put there.
 
     With `anew` ours are made even if they are there.
     """
     config = {**config, "total_steps": steps}
-    settings = sb3_settings(config)
+    settings, peer = sb3_settings(config), peer_of(config["name"])
     row = f"{config['name']} {fingerprint(settings)}"
+    command = f"python benchmarks/scores.py --presets {config['name']} --steps {steps} --seeds 1 --first-seed"
     both: list[list[dict[str, Any]]] = []
-    for library, name, given in (("operant", "operant", config), ("sb3", peer, settings)):
+    for side, library, name, given in (
+        ("operant", "operant", "operant", config),
+        ("peer", peer, f"{peer} {pinned(PACKAGES[peer])}", settings),
+    ):
         found = []
         for seed in seeds:
-            one = None if anew and library == "operant" else results.get(name, row, seed)
-            if one is None and library in runs:
+            one = None if anew and side == "operant" else results.get(name, row, seed)
+            if one is None and side in runs:
                 one = run_apart(library, given, seed)
                 if one is not None:
+                    one["command"] = f"{command} {seed} --only {side}"
                     results.put(name, row, seed, one)
             if one is not None:
                 found.append(one)
@@ -261,8 +322,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="instead of the preset's own")
-    parser.add_argument("--cached", action="store_true", help="take ours from scores.json too, where it is there")
-    parser.add_argument("--only", choices=["operant", "sb3"], help="run this one; take the other from scores.json")
+    parser.add_argument("--anew", action="store_true", help="run ours also where scores.json has it")
+    parser.add_argument("--only", choices=["operant", "peer"], help="run this side; take the other from scores.json")
     parser.add_argument("--table", action="store_true", help="run nothing, show what scores.json has")
     parser.add_argument("--headers", action="store_true", help="run nothing, write the figures into the presets")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
@@ -272,26 +333,27 @@ def main() -> None:
         return
     from operant.training import load_config
 
-    runs: tuple[str, ...] = () if args.table or args.headers else (args.only,) if args.only else ("operant", "sb3")
-    if "sb3" in runs:
+    runs: tuple[str, ...] = () if args.table or args.headers else (args.only,) if args.only else ("operant", "peer")
+    if "peer" in runs:
         ensure_peers()
     results = Results(RESULTS)
-    peer = f"sb3 {pinned('stable-baselines3')}"
-    if not args.headers:
-        print("| preset | steps | judged | seeds | Operant | seeds | SB3, same settings | |")
-        print("|---|---:|---|---:|---:|---:|---:|---|")
-    for preset in sorted(path.stem for path in PRESETS.glob("*.yaml")) if args.headers else args.presets:
+    if args.headers:
+        for preset in sorted(path.stem for path in PRESETS.glob("*.yaml") if not path.stem.startswith("wildfire")):
+            config = load_config(preset).to_mapping()
+            whole = config["total_steps"]
+            measured = {steps: gather(config, steps, results) for steps in {ROWS.get(preset) or whole, whole}}
+            write_header(preset, header(config, measured))
+        return
+    print("| preset | steps | judged | seeds | Operant | seeds | peer, same settings | |")
+    print("|---|---:|---|---:|---:|---:|---:|---|")
+    for preset in args.presets:
         config = load_config(preset).to_mapping()
         steps = args.steps or ROWS.get(preset) or config["total_steps"]
-        if args.headers:
-            measured = {each: gather(config, each, results, peer) for each in {steps, config["total_steps"]}}
-            write_header(preset, header(config, measured))
-            continue
         seeds = range(args.first_seed, args.first_seed + args.seeds)
-        anew = "operant" in runs and not args.cached
-        ours, theirs = gather(config, steps, results, peer, runs, seeds, anew)
+        ours, theirs = gather(config, steps, results, runs, seeds, args.anew)
+        chance = random_return(config["env"], results)
         for name in ("best", "last"):
-            print(table_line(preset, steps, name, ours, theirs), flush=True)
+            print(table_line(preset, steps, name, ours, theirs, chance), flush=True)
 
 
 if __name__ == "__main__":

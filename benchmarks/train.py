@@ -1,14 +1,14 @@
-"""Training speed beside SB3, Tianshou and RLlib: environment steps per CPU-second and by wall, start-up apart.
+"""Training speed beside SB3, SBX, Tianshou and RLlib: environment steps per CPU-second and by wall, start-up apart.
 
     python benchmarks/train.py                             all cases, 3 rounds, the libraries take turns
     python benchmarks/train.py --cases ppo dqn --rounds 5 --libraries operant sb3
     python benchmarks/train.py --solve --seeds 5           seconds and steps until CartPole is solved
 
-The same settings in all (RL Baselines3 Zoo's for CartPole), one thread each. Ours records its run as always; the peers
-run with their loggers silent. RLlib has its environments and its learner in the same process, and because it is slow
-it runs in the first round only. Peers live in a virtual environment of their own, `.venv-peers-rl`, made from
-peers-rl.txt. At the end `lightning` tells what Lightning's way (`operant auto`) costs against `operant train`: see
-auto.py.
+The same settings in all (RL Baselines3 Zoo's), one thread each. Ours records its run as always; the peers run with
+their loggers silent. RLlib has its environments and its learner in the same process, and because it is slow it runs in
+the first round only; SBX has compiled before it is timed. Peers live in a virtual environment of their own,
+`.venv-peers-rl`, made from peers-rl.txt. At the end `lightning` tells what Lightning's way (`operant auto`) costs
+against `operant train`: see auto.py.
 
 CartPole is solved when 20 greedy episodes and then 100 others reach 475 on average, looked at every 2,048 steps; that
 looking is not counted. `own` are the settings that Tianshou and RLlib use for CartPole themselves; SB3's own are those
@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,31 @@ from _sb3 import make_model, sb3_settings
 
 import auto
 
-# Case -> our preset, our steps, the peers' steps (fewer: they take longer, and rates settle at once; DQN's depend on
-# how much of the run comes before learning starts, so there all make the same number), the peers that have it.
-CASES: dict[str, tuple[str, int, int, tuple[str, ...]]] = {
-    "ppo": ("cartpole-ppo", 40_960, 10_240, ("sb3", "tianshou", "rllib")),
-    "a2c": ("cartpole-a2c", 160_000, 16_000, ("sb3",)),
-    "dqn": ("cartpole-dqn", 6_144, 6_144, ("sb3", "tianshou", "rllib")),
-    "ppo-halfcheetah": ("halfcheetah-ppo", 6_144, 4_096, ("sb3",)),
+
+@dataclass(frozen=True)
+class Case:
+    """A preset with changes. The peers make fewer steps (they take longer, and rates settle at once); those that learn
+    from replay as many as ours, because their rates depend on how much of the run comes before learning starts."""
+
+    preset: str
+    our_steps: int
+    their_steps: int
+    peers: tuple[str, ...]
+    changes: tuple[str, ...] = ()
+
+
+_FROM_REPLAY = ("algorithm.learning_starts=100", "algorithm.buffer=100000")
+_LARGE, _SMALL = "model.hidden=[256,256]", "model.hidden=[64,64]"
+CASES = {
+    "ppo": Case("cartpole-ppo", 40_960, 10_240, ("sb3", "tianshou", "rllib")),
+    "a2c": Case("cartpole-a2c", 160_000, 16_000, ("sb3",)),
+    "dqn": Case("cartpole-dqn", 6_144, 6_144, ("sb3", "tianshou", "rllib")),
+    "ppo-halfcheetah": Case("halfcheetah-ppo", 6_144, 4_096, ("sb3",)),
+    "sac": Case("halfcheetah-sac", 1_500, 1_500, ("sb3", "sbx"), (*_FROM_REPLAY, _LARGE)),
+    "td3": Case("halfcheetah-td3", 2_000, 2_000, ("sb3", "sbx"), (*_FROM_REPLAY, _LARGE)),
+    "sac-small": Case("pendulum-sac", 3_000, 3_000, ("sb3", "sbx"), (*_FROM_REPLAY, _SMALL)),
+    # Without a peer: beside `sac-small` it tells what priorities cost.
+    "sac-prioritized": Case("pendulum-sac", 3_000, 0, (), (*_FROM_REPLAY, _SMALL, "algorithm.prioritized=true")),
 }
 LIMIT, EVERY, GOOD = 100_000, 2_048, 475.0
 
@@ -90,11 +109,14 @@ def own_settings(library: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def time_peer(library: str, settings: dict[str, Any], steps: int, seed: int) -> dict[str, float]:
     """CPU and wall time of so many steps; making everything is not counted."""
-    if library == "sb3":
-        model = make_model(settings, seed)
+    if library in ("sb3", "sbx"):
+        model = make_model(settings, seed, library)
+        before = 2 * settings["arguments"].get("learning_starts", 0) if library == "sbx" else 0
+        if before:
+            model.learn(before)
         startup, wall = time.process_time(), time.perf_counter()
-        model.learn(steps)
-        made = model.num_timesteps
+        model.learn(steps, reset_num_timesteps=not before)
+        made = model.num_timesteps - before
     else:
         trainer = importlib.import_module(f"_{library}").Trainer(settings, seed)
         startup, wall = time.process_time(), time.perf_counter()
@@ -127,7 +149,7 @@ def work(what: str, library: str, seed: int, given: dict[str, Any]) -> dict[str,
 
         if what == "solve":
             return _operant.solve(given["preset"], seed, LIMIT, EVERY, GOOD)
-        return _operant.time_training(given["preset"], given["steps"], seed)
+        return _operant.time_training(given["preset"], given["steps"], seed, given["changes"])
     if what == "solve":
         return solve_peer(library, given["settings"], seed)
     return time_peer(library, given["settings"], given["steps"], seed)
@@ -148,26 +170,26 @@ def run_apart(what: str, library: str, seed: int, given: dict[str, Any]) -> dict
     return found
 
 
-def peer_settings(preset: str) -> dict[str, Any]:
+def peer_settings(preset: str, changes: tuple[str, ...] = ()) -> dict[str, Any]:
     from operant.training import load_config
 
-    return sb3_settings(load_config(preset).to_mapping())
+    return sb3_settings(load_config(preset, changes).to_mapping())
 
 
 def compare(cases: list[str], rounds: int, libraries: list[str]) -> None:
     print("| case | library | steps / CPU-s: median (each round) | steps / s by wall | start-up, CPU-s | Operant |")
     print("|---|---|---:|---:|---:|---:|")
     for case in cases:
-        preset, our_steps, their_steps, peers = CASES[case]
-        taking_part = [name for name in ("operant", *peers) if name in libraries]
-        settings = peer_settings(preset)
+        about = CASES[case]
+        taking_part = [name for name in ("operant", *about.peers) if name in libraries]
+        settings = peer_settings(about.preset, about.changes) if about.peers else {}
         found: dict[str, list[dict[str, float]]] = {name: [] for name in taking_part}
         for number in range(rounds):
             for library in taking_part:
                 if library == "rllib" and number:
                     continue
-                ours = {"preset": preset, "steps": our_steps}
-                theirs = {"settings": settings, "steps": their_steps}
+                ours = {"preset": about.preset, "steps": about.our_steps, "changes": about.changes}
+                theirs = {"settings": settings, "steps": about.their_steps}
                 one = run_apart("time", library, number, ours if library == "operant" else theirs)
                 if one is not None:
                     found[library].append(one)
@@ -234,7 +256,7 @@ def _say_load() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = ["operant", "sb3", "tianshou", "rllib", "lightning"]
+    every = ["operant", "sb3", "sbx", "tianshou", "rllib", "lightning"]
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=sorted(CASES))
     parser.add_argument("--libraries", nargs="*", default=every, choices=every)
     parser.add_argument("--rounds", type=int, default=3)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operant.algorithms import DDPG, SAC, TD3, DDPGSettings, DivergedError, SACSettings, TD3Settings
-from operant.algorithms.noise import ActionNoise
+from operant.algorithms.noise import ActionNoise, ParameterNoise
 from operant.algorithms.off_policy import critic_gradient, critic_loss
 from operant.algorithms.sac import sample_squashed, squashed_gradient, squashed_log_prob
 from operant.errors import UsageError
@@ -224,6 +224,7 @@ def test_settings_that_cannot_be_are_refused():
     for wrong, message in (
         ({"noise": "pink"}, "algorithm.noise is gaussian"),
         ({"batch": 0}, "algorithm.batch is 0"),
+        ({"noise_steps": 0}, "algorithm.noise_steps is 0"),
         ({"target_rate": 0.0}, "algorithm.target_rate"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -244,6 +245,42 @@ def test_noise_has_the_size_it_claims_and_ou_goes_on():
     again = ActionNoise("ou", 0.3, 0.5, 1)
     again.load_state_dict(noise.state_dict())
     assert again.draw(np.random.default_rng(3), 1) == noise.draw(np.random.default_rng(3), 1)
+
+
+def test_noise_on_weights_stays_for_some_steps_and_comes_to_the_size_it_is_told():
+    rng = np.random.default_rng(0)
+    weights = torch.tensor([0.5, -0.5, 0.1])
+    obs = rng.standard_normal((64, 3)).astype(np.float32)
+    noise = ParameterNoise(0.2, 5)
+    size, plain = np.float32(3.0), weights.clone()
+
+    def forward():
+        return np.tanh(size * (obs @ weights.numpy()))[:, None]
+
+    greedy = forward()
+    actions = [noise.act(weights, forward, rng) for _ in range(10)]
+    assert torch.equal(weights, plain)
+    assert all(np.array_equal(one, actions[0]) for one in actions[:5])
+    assert not np.array_equal(actions[4], actions[5]) and not np.array_equal(actions[0], greedy)
+    for _ in range(2500):
+        noise.act(weights, forward, rng)
+    apart = [np.square(noise.act(weights, forward, rng) - greedy).mean() for _ in range(500)]
+    assert np.median(np.sqrt(apart)) == pytest.approx(0.2, rel=0.25)
+    again = ParameterNoise(0.2, 5)
+    again.load_state_dict(noise.state_dict())
+    for _ in range(7):
+        first, second = (one.act(weights, forward, np.random.default_rng(3)) for one in (again, noise))
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_noise_on_weights_leaves_them_as_they_were(fused):
+    agent = DDPG(ROW, UNEQUAL, DDPGSettings(noise="parameter", learning_starts=0), ModelSettings(fused=fused))
+    obs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    before = agent.weights()
+    explored = agent.act(obs, explore=True, rng=np.random.default_rng(1)).action
+    assert not np.array_equal(explored, agent.act(obs, explore=False, rng=np.random.default_rng(1)).action)
+    assert all(np.array_equal(before[name], value) for name, value in agent.weights().items())
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -35,13 +35,13 @@ class TestPrioritizedDQN(AlgorithmContract):
 
 class TestDDPG(AlgorithmContract):
     name = "ddpg"
-    settings: ClassVar = {**CONTROL, "noise": "ou"}
+    settings: ClassVar = {**CONTROL, "noise": "ou", "decrease_rate": 0.8}
     envs = CONTINUOUS
 
 
 class TestTD3(AlgorithmContract):
     name = "td3"
-    settings = CONTROL
+    settings: ClassVar = {**CONTROL, "noise": "parameter", "noise_steps": 4, "updates": 2}
     envs = CONTINUOUS
 
 

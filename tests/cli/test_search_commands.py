@@ -211,6 +211,7 @@ def test_stop_and_restart(project: Path, capsys: pytest.CaptureFixture[str]) -> 
         "FINISHED",
         "FINISHED",
     ]
+    assert run_main(["-t", "t", "search.yaml", "--resume"]) == 1 and capsys.readouterr().err.endswith(".operant: s\n")
 
 
 def wait_until(condition: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ import pytest
 from tests.machine import patience, wait_until
 from tests.sites.test_container import PYTHON, SETTINGS, podman
 
-from operant.sites import Event, Site, Submission
+from operant.sites import Event, Site, Submission, channel
 from operant.sites.channel import ChannelServer
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteJob, write_batch
@@ -193,9 +195,24 @@ def ask(server: ChannelServer, method: str, place: str, token: str, body: bytes 
 @pytest.mark.parametrize("token", ["", "0/1/other", "0/2/secret"])
 def test_a_wrong_token_reaches_nothing(server: ChannelServer, token: str, tmp_path: Path) -> None:
     for method, place in (("GET", "spec"), ("GET", "bundle"), ("POST", "exit"), ("PUT", "file?path=stdout&offset=0")):
-        assert ask(server, method, f"/0/1/{place}", token, b"{}" if method != "GET" else b"") == 403
+        for attempt in (1, 99):  # of the second there is none, and so no token
+            assert ask(server, method, f"/0/{attempt}/{place}", token, b"{}" if method != "GET" else b"") == 403
     assert ask(server, "GET", "/../1/spec", token) in (403, 404)
     assert not (tmp_path / "jobs" / "0" / "stdout").exists()
+
+
+def test_half_requests_lock_no_job_out(server: ChannelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "_HEAD_SECONDS", 0.5)
+    host, _, port = server.address.partition(":")
+    standing = []
+    for _ in range(200):
+        standing.append(socket.create_connection((host, int(port)), 5, source_address=("127.0.0.2", 0)))
+        standing[-1].sendall(b"GET /0/1/spec HTTP/1.1\r\nHo")
+    assert ask(server, "GET", "/0/1/spec", "0/1/secret") == 200
+    for one in standing:
+        one.settimeout(patience(20))
+        with one, contextlib.suppress(ConnectionResetError):
+            assert one.recv(1) == b""
 
 
 @pytest.mark.parametrize(

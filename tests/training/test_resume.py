@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -195,6 +196,11 @@ def _flip_a_bit(path, where):
     path.write_bytes(content)
 
 
+def _become_file(path):
+    shutil.rmtree(path)
+    path.write_text("")
+
+
 def _become_folder(path):
     path.unlink()
     path.mkdir()
@@ -214,6 +220,8 @@ def test_a_checkpoint_comes_back_as_it_was(saved):
         (lambda path: (path / "state.json").write_text('{"form'), "cut short"),
         (lambda path: (path / "state.json").write_text(json.dumps({"format": "other"})), "not of the format"),
         (lambda path: (path / "state.npz").unlink(), "is missing"),
+        (lambda path: (path / "state.json").unlink(), "is missing"),
+        (lambda path: _become_file(path), "cannot be read"),
         (lambda path: _change_count(path / "state.json"), "was changed"),
         (lambda path: (path / "state.json").write_text("[" * 200_000), "not JSON"),
         (lambda path: _become_folder(path / "state.json"), "cannot be read"),
@@ -231,6 +239,8 @@ def test_a_damaged_checkpoint_is_a_sentence_and_the_one_before_serves(saved, dam
     assert saved.load()[0] == 1
     (note,) = saved.notes
     assert note.startswith("the checkpoint before it serves, of step 1: ")
+    saved.save(2, {"count": 2})
+    assert saved.load()[0] == 2
 
 
 def test_an_earlier_checkpoint_without_a_checksum_is_read_and_told(saved):

@@ -12,7 +12,7 @@ from torch import nn
 
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import Values
-from operant.algorithms.noise import KINDS, ActionNoise
+from operant.algorithms.noise import KINDS, ActionNoise, ParameterNoise
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
 from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
 from operant.errors import UsageError
@@ -28,12 +28,16 @@ class DDPGSettings(OffPolicySettings):
     learning_rate: float = setting(1e-3, "step size of Adam; larger: faster, until values diverge")
     critics: int = setting(1, "critics, of which the smallest value counts; more: less overestimation, more time")
     noise: str = setting(
-        "gaussian", "what is added to actions: gaussian, clipped, uniform, ou (goes on from step to step) or none"
+        "gaussian",
+        "added to actions: gaussian, clipped, uniform, ou (goes on from step to step) or none; to weights: parameter",
     )
     noise_scale: float = setting(
         0.1, "its size, in half ranges of the action; larger: explores more, but training returns stay lower"
     )
     noise_limit: float = setting(0.5, "what clipped noise is at most; larger: rarer actions are tried too")
+    noise_steps: int = setting(
+        50, "steps for which noise on weights stays the same; more: explores further in one direction, less evenly"
+    )
     smoothing: float = setting(
         0.0, "deviation of noise on the target policy's actions; larger: values of neighbours count, peaks do not"
     )
@@ -43,6 +47,8 @@ class DDPGSettings(OffPolicySettings):
         super().__post_init__()
         if self.noise not in KINDS:
             raise UsageError(f"algorithm.noise is {', '.join(KINDS)}; got {self.noise!r}")
+        if self.noise_steps < 1:
+            raise UsageError(f"algorithm.noise_steps is {self.noise_steps}; it must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ class DeterministicPolicy(ContinuousPolicy):
         super().__init__(*args, **options)
         settings = self.settings
         self._noise = ActionNoise(settings.noise, settings.noise_scale, settings.noise_limit, self._size)
+        self._weight_noise = ParameterNoise(settings.noise_scale, settings.noise_steps)
 
     def _build(self) -> PolicyNetwork:
         if self.model.state_noise:
@@ -119,6 +126,8 @@ class DeterministicPolicy(ContinuousPolicy):
         return output.copy()
 
     def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
+        if self.settings.noise == "parameter":
+            return self._weight_noise.act(self._flat.tensor, lambda: self._output(obs), rng)
         output = self._output(obs)
         return np.clip(output + self._noise.draw(rng, len(output)), -1.0, 1.0)
 
@@ -170,11 +179,14 @@ class DDPG(DeterministicPolicy, OffPolicy):
         return {"policy_loss": -float(q.mean())} if self.measure else {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "noise": self._noise.state_dict()}
+        noise = {**self._noise.state_dict(), "weights": self._weight_noise.state_dict()}
+        return {**super().state_dict(), "noise": noise}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._noise.load_state_dict(state["noise"])
+        if "weights" in state["noise"]:  # checkpoints from before there was noise on weights have none
+            self._weight_noise.load_state_dict(state["noise"]["weights"])
 
 
 class TD3(DDPG):

@@ -36,6 +36,7 @@ COMMANDS = {
     "view": "view",
     "top": "top",
     "plot": "plot",
+    "compare-scores": "compare_scores",
     "replay": "replay",
     "bench": "bench",
 }

@@ -38,16 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    suffix = args.out.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise UsageError(f"--out ends in {', '.join(_SUFFIXES)}; {str(args.out)!r} does not")
+    check_suffix(args.out)
     if not 0 <= args.smooth < 1:
         raise UsageError(f"--smooth is a weight from 0 to 0.999, not {args.smooth:g}")
     names = [*args.names, *([args.task] if args.task else [])]
     if not names:
         raise UsageError("say what to draw: `operant plot SEARCH --out x.html`, or runs")
     title, charts = _charts(names, args)
-    _write(charts, title, args.out, suffix)
+    write_charts(charts, title, args.out)
     print(f"Wrote {args.out} ({len(charts)} charts)")
     return 0
 
@@ -101,7 +99,15 @@ def _of_runs(names: Sequence[str], args: argparse.Namespace) -> list[Chart]:
     return curves([Run.open(name, args.root) for name in names], args.tag, args.smooth, args.group)
 
 
-def _write(charts: Sequence[Chart], title: str, path: Path, suffix: str) -> None:
+def check_suffix(path: Path) -> None:
+    """Refuse a file of a kind that cannot be written."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise UsageError(f"--out ends in {', '.join(_SUFFIXES)}; {str(path)!r} does not")
+
+
+def write_charts(charts: Sequence[Chart], title: str, path: Path) -> None:
+    """Charts as a picture or a page, by how the file's name ends."""
+    suffix = path.suffix.lower()
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as staged:
         if suffix in (".png", ".pdf"):

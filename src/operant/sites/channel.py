@@ -15,9 +15,13 @@ import http.server
 import json
 import os
 import re
+import resource
 import socket
+import sys
 import tarfile
 import threading
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -45,6 +49,9 @@ sys.exit(wrapper["main"](["fetch"]))
 _PLACE = re.compile(r"/([\w.-]{1,128})/([0-9]{1,9})/([a-z]+)")
 _MOST_TEXT = 1 << 20
 _CHUNK = 1 << 20
+_MOST_CONNECTIONS = 256
+_HEAD_SECONDS = 10.0
+_LONGEST_HEAD = 1 << 16
 
 
 class ChannelServer:
@@ -62,10 +69,9 @@ class ChannelServer:
             port = before["address"].partition(":")[2]
         handler = type("Handler", (_Handler,), {"folder": folder})
         try:
-            self._server = http.server.ThreadingHTTPServer((host, int(port or 0)), handler)
+            self._server = _Server((host, int(port or 0)), handler)
         except (OSError, ValueError, OverflowError) as error:
             raise UsageError(f"jobs cannot be served at {host}:{port or 0}: {error}") from None
-        self._server.daemon_threads = True
         self.address = f"{host}:{self._server.server_port}"
         write_file(place, json.dumps({"address": self.address}))
         self._thread = threading.Thread(
@@ -87,10 +93,63 @@ class ChannelServer:
         self._server.server_close()
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    """Has places for so many requests, half of them for one address: strangers cannot use up what the controller
+    itself needs, nor lock jobs out. Who is turned away asks again."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        self._places = max(16, min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+        self._open: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        with self._lock:
+            if self._open.total() >= self._places or self._open[client_address[0]] >= self._places // 2:
+                return False
+            self._open[client_address[0]] += 1
+        return True
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open -= Counter({client_address[0]: 1})
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever broke off asks again: a traceback for each would fill the log."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 120.0
     folder: Path
+
+    def handle_one_request(self) -> None:
+        """As the base does, once the head of the request has come as a whole: nobody holds a place with half of one."""
+        deadline = time.monotonic() + _HEAD_SECONDS
+        head = b""
+        while b"\r\n\r\n" not in head:
+            left = deadline - time.monotonic()
+            self.connection.settimeout(max(left, 0.01))
+            try:
+                more = self.connection.recv(_LONGEST_HEAD, socket.MSG_PEEK)
+            except OSError:
+                more = b""
+            if not more or left <= 0 or len(more) == _LONGEST_HEAD:
+                self.close_connection = True
+                return
+            if more == head:
+                time.sleep(0.02)
+            head = more
+        self.connection.settimeout(self.timeout)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         if self.path == "/wrapper.py":
@@ -115,9 +174,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.job, self.attempt = self.folder / "jobs" / found[1], int(found[2])
         self.spec = wrapper.read_json(str(self.job / f"spec-{self.attempt}.json"))
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        if found[1].strip(".") == "" or not hmac.compare_digest(
-            given.encode(), str(self.spec.get("token", "")).encode()
-        ):
+        token = str(self.spec.get("token") or "")  # none: there is no such attempt, and nothing opens it
+        if found[1].strip(".") == "" or not token or not hmac.compare_digest(given.encode(), token.encode()):
             self.close_connection = True
             self._answer(403, b"this is the token of no such job")
             return

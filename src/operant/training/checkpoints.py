@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -47,12 +48,8 @@ class CheckpointStore:
 
     def steps(self) -> list[int]:
         """The steps that there are checkpoints of, oldest first."""
-        found = []
-        for path in self.folder.glob("step-*"):
-            number = path.name.removeprefix("step-")
-            if number.isdigit() and (path / "state.json").exists():
-                found.append(int(number))
-        return sorted(found)
+        numbers = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
+        return sorted(int(number) for number in numbers if re.fullmatch("[0-9]{12,18}", number))
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the state beside the others, then rename it into place; older ones than `keep` go."""
@@ -64,8 +61,7 @@ class CheckpointStore:
         with replacing(target) as staged:
             write_file(staged / "state.npz", content, sync=True)
             write_file(staged / "state.json", document, sync=True)
-            if target.exists():
-                shutil.rmtree(target)
+            _remove(target)
         sync_folder(self.folder)
         self._forget_old()
         return target
@@ -107,7 +103,13 @@ class CheckpointStore:
 
     def _forget_old(self) -> None:
         for number in self.steps()[: -self.keep]:
-            shutil.rmtree(self.folder / f"step-{number:012d}", ignore_errors=True)
+            _remove(self.folder / f"step-{number:012d}")
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    if path.is_symlink() or path.is_file():  # no checkpoint of ours, but in its place
+        path.unlink()
 
 
 def read_checkpoint(path: Path, notes: list[str] | None = None) -> dict[str, Any]:

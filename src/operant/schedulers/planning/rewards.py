@@ -82,7 +82,7 @@ def _compile(pattern: Any, attribute: str) -> re.Pattern[str]:
         text = pattern
     try:
         compiled = re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"`pattern` is no regular expression: {error}", ("pattern",)) from None
     if not compiled.groups:
         raise ConfigError("`pattern` needs {value}, or a group around the number", ("pattern",))

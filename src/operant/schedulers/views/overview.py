@@ -8,10 +8,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from operant.errors import UsageError, unknown
+from operant.errors import UsageError, nearest, unknown
 from operant.schedulers.engine.state import JobRecord, SearchState, read_state
 from operant.status import UNDER_WAY, Status
 from operant.tracking.journal.journal import JOURNAL_NAME
+
+_SHOWN_NAMES = 20
 
 
 def list_searches(root: Path) -> Iterator[Path]:
@@ -25,7 +27,9 @@ def list_searches(root: Path) -> Iterator[Path]:
 def find_search(root: Path, name: str) -> Path:
     known = {folder.name: folder for folder in list_searches(root)}
     if name not in known:
-        raise UsageError(f"{unknown('search', name, known)} (in {root})")
+        more = [f"{len(known) - _SHOWN_NAMES} more"] if len(known) > _SHOWN_NAMES else []
+        names = ", ".join([*list(known)[:_SHOWN_NAMES], *more]) or "none"
+        raise UsageError(f"unknown search {name!r}{nearest(name, known)}; there are in {root}: {names}")
     return known[name]
 
 

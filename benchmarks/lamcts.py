@@ -1,6 +1,6 @@
 """LA-MCTS, with and without its tree, beside other searchers on MuJoCo policies and on formulas of 20 to 60 arguments.
 
-    OMP_NUM_THREADS=1 python benchmarks/mujoco.py [STUDY ...] [--out FOLDER] [--workers N] [--only NAME,...] [--report]
+    OMP_NUM_THREADS=1 python benchmarks/lamcts.py [STUDY ...] [--out FOLDER] [--workers N] [--only NAME,...] [--report]
 
 Each study is a function, a number of samples and fresh seeds from 1,000 on. Outcomes are kept in FOLDER, one line for
 each search, so a run that was broken off goes on with the search that was not finished. `--report` runs nothing and
