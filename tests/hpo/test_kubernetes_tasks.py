@@ -81,6 +81,21 @@ def test_a_task_that_takes_too_long_is_ended(cluster: StandIn, tmp_path: Path) -
         assert cluster.objects["dijobs"] == {}
 
 
+def test_what_a_task_prints_is_there_while_it_runs(cluster: StandIn, tmp_path: Path) -> None:
+    config, manifest = files(tmp_path)
+    config.write_text("""main_config = {}
+if __name__ == "__main__":
+    import os, sys, time
+    print("here I am", flush=True)
+    while not (os.path.exists("stderr") and "here I am" in open("stderr").read()):
+        time.sleep(0.05)
+    sys.exit("and there it is")
+""")
+    scheduler = run_scheduler_k8s(config, manifest, 60, kubeconfig=str(cluster.kubeconfig))
+    with scheduler, pytest.raises(Exception, match="and there it is"):
+        scheduler.run_task({})
+
+
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [({"projectPath": None}, "metadata.projectPath is missing"), ({"projectPath": "/nowhere"}, "no folder here"),

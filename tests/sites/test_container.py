@@ -90,6 +90,7 @@ def test_a_container_over_its_memory_is_told_in_words(tmp_path: Path) -> None:
     assert end.info["reason"] == "memory_limit" and "100 MiB" in end.info["error"]
 
 
+@pytest.mark.long  # podman itself tries again for some seconds
 @pytest.mark.usefixtures("podman")
 def test_an_image_that_cannot_be_pulled_is_waited_for_a_while(tmp_path: Path) -> None:
     end = end_of(tmp_path, image="127.0.0.1:9/none:1", pull_wait=0.1)

@@ -86,6 +86,7 @@ class TestKubernetesSiteByHttp(TestKubernetesSite):
         assert token in made["secrets"] and token not in made["jobs"] + made["pods"]
 
 
+@pytest.mark.long
 def test_the_example_makes_the_same_proposals_here_and_there(cluster: StandIn, tmp_path: Path) -> None:
     site = {"type": "kubernetes", "image": "any:1", "python": sys.executable, "volumes": [str(tmp_path)]}
     same_proposals_here_and_at({**site, "kubeconfig": str(cluster.kubeconfig)}, tmp_path / "project")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.machine import patience
+from tests.machine import patience, wait_until
 
 from operant.errors import ConfigError
-from operant.sites import Site, Submission
+from operant.sites import Event, Site, Submission
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
 
@@ -24,7 +25,8 @@ PROGRAMS = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import tim
 class StandIn:
     """What the site calls of `ray.job_submission.JobSubmissionClient`."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.jobs: dict[str, SimpleNamespace] = {}
         self.fails: Exception | None = None
 
@@ -34,7 +36,10 @@ class StandIn:
         if submission_id in self.jobs:
             raise RuntimeError(f"Request failed with status code 500: Job {submission_id} already exists.")
         env = {**os.environ, **options["runtime_env"]["env_vars"]}
-        process = subprocess.Popen(shlex.split(entrypoint), env=env)
+        place = None
+        if "working_dir" in options["runtime_env"]:  # it is uploaded, and is not there any more afterwards
+            place = shutil.copytree(options["runtime_env"]["working_dir"], self.folder / submission_id)
+        process = subprocess.Popen(shlex.split(entrypoint), env=env, cwd=place)
         about = {"submission_id": submission_id, "metadata": options["metadata"], "message": "", "options": options}
         driver = SimpleNamespace(node_ip_address="10.0.0.7")
         self.jobs[submission_id] = SimpleNamespace(process=process, driver_info=driver, status="RUNNING", **about)
@@ -68,7 +73,7 @@ class TestRaySite(SiteContract):
 
     def build(self, folder: Path) -> Site:
         site = RaySite(folder, python=sys.executable, poll=0.1, exit_wait=1.0)
-        self.stand_in = StandIn()
+        self.stand_in = StandIn(folder / "uploaded")
         site.connect = lambda: self.stand_in  # type: ignore[method-assign]
         return site
 
@@ -95,6 +100,21 @@ class TestRaySite(SiteContract):
         assert end.info["reason"] == "refused" and "no token" in end.info["error"]
 
 
+def test_the_token_of_the_channel_is_uploaded_and_not_shown(tmp_path: Path) -> None:
+    site = RaySite(tmp_path, python=sys.executable, poll=0.5, channel="http", channel_address="127.0.0.1")
+    events, stand_in = list[Event](), StandIn(tmp_path)
+    site.connect = lambda: stand_in  # type: ignore[method-assign]
+    folder = tmp_path / "jobs" / "0"
+    (folder / "work").mkdir(parents=True)
+    site.start(events.append)
+    site.submit([Submission("0/1/secret", "0", 1, ["sh", "-c", "echo ready"], folder, folder / "work")])
+    wait_until(lambda: any(one.kind == "ended" for one in events), "its end")
+    (job,) = stand_in.jobs.values()
+    site.close()
+    assert (folder / "stdout").read_text() == "ready\n"
+    assert "secret" not in str([job.process.args, job.options["runtime_env"]["env_vars"], job.metadata])
+
+
 def test_what_is_asked_of_ray(tmp_path: Path) -> None:
     site = RaySite(tmp_path, cpus=2, gpus=0.5, memory="1GB", resources={"fast": 1})
     assert site.asked == {
@@ -103,6 +123,8 @@ def test_what_is_asked_of_ray(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(ConfigError, match="mapping"):
         RaySite(tmp_path, runtime_env=["pip"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="working_dir"):
+        RaySite(tmp_path, channel="http", runtime_env={"working_dir": "."})
 
 
 def test_a_dead_node_is_told_as_one(tmp_path: Path) -> None:

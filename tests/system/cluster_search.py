@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -47,12 +46,15 @@ class Search:
     """`search-run` in a folder of its own."""
 
     def __init__(
-        self, folder: Path, count: int, site: str, python: str = sys.executable, limit: str = "3s", parallel: int = 16
+        self, folder: Path, count: int, site: str, python: str = sys.executable, limit: float = 3, parallel: int = 16
     ) -> None:
+        """``limit`` is what a job may take on a quiet machine, in seconds."""
         self.folder, self.count = folder, count
         (folder / ".operant").mkdir(parents=True, exist_ok=True)
         (folder / "job.py").write_text(_PROGRAM)
-        text = _YAML.format(python=python, last=count - 1, site=site, limit=limit, parallel=parallel)
+        text = _YAML.format(
+            python=python, last=count - 1, site=site, limit=f"{patience(limit):.0f}s", parallel=parallel
+        )
         (folder / "search.yaml").write_text(text)
         self.seen = folder.parent / "seen"
         self.place = folder / ".operant" / "searches" / "try"
@@ -88,12 +90,14 @@ class Search:
 def survive(search: Search, kill_job: Callable[[str], object]) -> None:
     """Of its jobs two fail, one hangs, one is killed by the site; then `kill -9` of the controller, and resume."""
     first = search.start("search", "search.yaml", "--task", "try")
-    search.wait_until("job 4 runs", lambda: search.counts().get(4) and search.job("4").get("site_id"))
-    kill_job(str(search.job("4")["site_id"]))
-    search.wait_until("that is an error", lambda: search.job("4")["status"] == "ERROR")
-    search.wait_until("more have begun", lambda: len(search.counts()) > 0.4 * search.count)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    try:
+        search.wait_until("job 4 runs", lambda: search.counts().get(4) and search.job("4").get("site_id"))
+        kill_job(str(search.job("4")["site_id"]))
+        search.wait_until("that is an error", lambda: search.job("4")["status"] == "ERROR")
+        search.wait_until("more have begun", lambda: len(search.counts()) > 0.4 * search.count)
+    finally:
+        first.kill()
+        first.wait()
     left = [one for one in search.jobs().values() if one["status"] in ("RUNNING", "PENDING")]
     assert left and all("no controller" in str(one["reason"]) for one in left)
 

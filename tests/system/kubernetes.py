@@ -50,8 +50,8 @@ class Kubernetes:
 
 
 @contextmanager
-def running_kubernetes() -> Iterator[Kubernetes]:
-    """A cluster of one node; all of it is gone afterwards."""
+def running_kubernetes(*, api_only: bool = False) -> Iterator[Kubernetes]:
+    """A cluster of one node, or with ``api_only`` of none; all of it is gone afterwards."""
     for program, package in _PACKAGES.items():
         if shutil.which(program) is None:
             pytest.skip(f"needs Debian's package {package}")
@@ -61,11 +61,12 @@ def running_kubernetes() -> Iterator[Kubernetes]:
         pytest.skip("a kubelet runs as root")
     place = Path(tempfile.mkdtemp(prefix="operant-kubernetes-", dir="/tmp"))
     words = [str(BINARIES / "bin"), str(place)]
+    env = {**os.environ, "PYTHON": sys.executable, "API_ONLY": "1" if api_only else ""}
     try:
         with (place / "up.log").open("wb") as log:
             subprocess.run(
                 ["bash", str(SCRIPTS / "up.sh"), *words, str(BINARIES / "src")],
-                stdout=log, stderr=log, check=True, timeout=patience(120), env={**os.environ, "PYTHON": sys.executable},
+                stdout=log, stderr=log, check=True, timeout=patience(120), env=env,
             )  # fmt: skip
         yield Kubernetes(place)
     finally:

@@ -54,27 +54,41 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
             f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
             "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
         ]  # fmt: skip
-        with (place / "log").open("wb") as log:
-            process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         found = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.2:{port}")
+        process = _start(argv, place, found)
         try:
-            deadline = time.monotonic() + patience(120)
-            while not _answers(found):
-                assert process.poll() is None and time.monotonic() < deadline, (place / "log").read_text()
-                time.sleep(0.2)
             yield found
         finally:
-            # Some of Ray's processes have sessions of their own, and some outlive a SIGTERM.
-            for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    one.kill()
-            process.wait()
+            _end(process)
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _start(argv: list[str], place: Path, head: Head) -> subprocess.Popen[bytes]:
+    """The head, once it has a node: a part of Ray's gives up after 30 s without one, and all of it ends then."""
+    for _ in range(3):
+        with (place / "log").open("ab") as log:
+            process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + patience(120)
+        while process.poll() is None and time.monotonic() < deadline:
+            if _answers(head):
+                return process
+            time.sleep(0.2)
+        _end(process)
+    raise AssertionError((place / "log").read_text())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Some of Ray's processes have sessions of their own, and some outlive a SIGTERM."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+    process.wait()
 
 
 def _answers(head: Head) -> bool:
     try:
-        RaySite(Path("none"), address=head.dashboard).look()
+        site = RaySite(Path("none"), address=head.dashboard)
+        return "ALIVE" in site._call("_do_request", "GET", "/nodes?view=summary").text
     except OperantError:
         return False
-    return True

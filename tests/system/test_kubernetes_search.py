@@ -53,7 +53,7 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
     site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
-    search = Search(tmp_path / "project", 50, json.dumps(site), "/usr/bin/python3", limit="20s")
+    search = Search(tmp_path / "project", 50, json.dumps(site), "/usr/bin/python3", limit=5)
     survive(search, lambda job: kubernetes.say("delete", "pod", "-l", f"operant-job={job}", "--wait=false"))
     search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
 
@@ -65,7 +65,7 @@ def test_the_example_makes_the_same_proposals_here_and_there(kubernetes: Kuberne
 
 def test_an_api_server_that_is_away_for_20_seconds_loses_nothing(kubernetes: Kubernetes, tmp_path: Path) -> None:
     site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
-    search = Search(tmp_path / "project", 12, json.dumps(site), "/usr/bin/python3", limit="600s", parallel=4)
+    search = Search(tmp_path / "project", 12, json.dumps(site), "/usr/bin/python3", limit=600, parallel=4)
     program = "import sys, time\ntime.sleep(2)\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
     (search.folder / "job.py").write_text(program)
     process = search.start("search", "search.yaml", "--task", "try")
@@ -85,7 +85,7 @@ def test_pods_that_do_not_see_the_folder(kubernetes: Kubernetes, tmp_path: Path)
     settings = kubernetes.site(tmp_path)
     settings["volumes"] = settings["volumes"][1:]
     site = {"type": "kubernetes", **settings, "channel": "http", "address": "127.0.0.1"}
-    search = Search(folder, 3, json.dumps(site), "/usr/bin/python3", limit="60s")
+    search = Search(folder, 3, json.dumps(site), "/usr/bin/python3", limit=60)
     (folder / "job.py").write_text("import sys\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n")
     assert search.run("search", "search.yaml", "--task", "try") == 0, search.printed()
     assert [job["reward"] for job in search.jobs().values()] == [0, 1, 2]

@@ -64,7 +64,7 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     head: Head, tmp_path: Path, count: int
 ) -> None:
     site = settings(head)
-    search = Search(tmp_path / "project", count, json.dumps({"type": "ray", **site}), limit="4s", parallel=count // 2)
+    search = Search(tmp_path / "project", count, json.dumps({"type": "ray", **site}), limit=4, parallel=count // 2)
     cluster = RaySite(search.place, **site)
     survive(search, lambda job: cluster.end([job]))
     assert not [one for one in cluster.look() if one.state != "ended"]
@@ -74,6 +74,13 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
 @pytest.mark.long
 def test_the_example_makes_the_same_proposals_here_and_there(head: Head, tmp_path: Path) -> None:
     same_proposals_here_and_at({"type": "ray", **settings(head)}, tmp_path / "project")
+
+
+@pytest.mark.clusters
+@pytest.mark.long
+def test_nodes_that_do_not_see_the_folder(head: Head, tmp_path: Path) -> None:
+    site = {"type": "ray", **settings(head), "channel": "http", "channel_address": "127.0.0.1"}
+    same_proposals_here_and_at(site, tmp_path / "project")
 
 
 @pytest.mark.clusters

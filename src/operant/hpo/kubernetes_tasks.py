@@ -7,8 +7,9 @@ import contextlib
 import copy
 import json
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ class KubernetesScheduler(ConfigScheduler):
         self._texts: dict[int, str] = {}
         self._running: dict[int, float] = {}
         self._missing: dict[int, float] = {}
+        self._followers: dict[int, threading.Thread] = {}
         self._objects.objects()  # whoever cannot be reached or refuses says so now
         for mirror in (self._objects, self._pods):
             mirror.follow(self._changed)
@@ -164,8 +166,11 @@ class KubernetesScheduler(ConfigScheduler):
         self._missing.pop(task.id, None)
         state, words = state_of(found)
         told = [pod_state(pod) for pod in pods]
-        if any(one[0] == "running" for one in told):
-            self._running.setdefault(task.id, time.monotonic())
+        if any(one[0] == "running" for one in told) and task.id not in self._running:
+            self._running[task.id] = time.monotonic()
+            names = [pod["metadata"]["name"] for pod in pods]
+            self._followers[task.id] = threading.Thread(target=self._follow_log, args=(task, names), daemon=True)
+            self._followers[task.id].start()
         started = self._running.get(task.id)
         if state == "good":
             self._ended(task, "success", {"code": 0})
@@ -183,8 +188,22 @@ class KubernetesScheduler(ConfigScheduler):
                 task.state, task.info = state, info
         task.ended.set()
 
+    def _follow_log(self, task: Task, pods: Sequence[str]) -> None:
+        """Write down what its pods print, while they do; a stream that is cut off is begun anew."""
+        while task.state == "running" and not self._stopped:
+            with contextlib.suppress(OperantError), (task.folder / "stderr").open("wb", buffering=0) as log:
+                for pod in pods:
+                    for part in self._cluster.follow_log(pod):
+                        log.write(part)
+            task.ended.wait(1.0)
+
     def _keep_log(self, task: Task) -> None:
-        """What its pods printed, beside its result."""
+        """All that its pods printed, beside its result."""
+        follower = self._followers.pop(task.id, None)
+        if follower is not None:
+            follower.join(_MISSING_SECONDS)
+            if follower.is_alive():  # its pod still prints, and is about to be deleted
+                return
         try:
             names = [name for name, pod in self._pods.objects().items() if _job_of(pod) == task.folder.name]
         except SiteAwayError:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,17 @@ class Cluster:
         except (SiteAwayError, SiteRefusedError, _Gone):
             return ""
         return str(said or "")
+
+    def follow_log(self, pod: str) -> Iterator[bytes]:
+        """What a pod prints, from its first line on and as it comes."""
+        from urllib3.exceptions import HTTPError
+
+        read = self._core.read_namespaced_pod_log
+        answer = self._call(read, pod, self.namespace, follow=True, _preload_content=False)
+        try:
+            yield from answer.stream()
+        except (HTTPError, OSError) as error:
+            raise SiteAwayError(f"the log is cut off: {_short(error)}") from None
 
     def mirror(self, kind: Object | None, selector: str) -> Mirror:
         """The objects of a kind (None: pods) with these labels, kept up to date."""

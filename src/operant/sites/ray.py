@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import json
 import logging
 import os
 import queue
 import re
 import shlex
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,12 +27,14 @@ from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefuse
 from operant.sites.function import Call, Check, WorkerSite
 
 _STATES = {"PENDING": "waiting", "RUNNING": "running"}
+_CHANNEL_FILE = "operant-channel.json"
+_READ_CHANNEL = f"import json, os\nos.environ.update(json.load(open({_CHANNEL_FILE!r})))\n"
 _NODE_DIED = re.compile(r"node .*(died|dead|removed|lost)|actor (is )?(died|dead)|ActorDied|ActorUnschedulable", re.I)
 
 
 @SITES.register_module("ray")
 class RaySite(ClusterSite):
-    """Programs on a Ray cluster whose nodes see the search's folder.
+    """Programs on a Ray cluster whose nodes see the search's folder, or reach this machine (``channel: http``).
 
     A job of Ray's takes seconds to begin, so this is for programs that run for minutes.
 
@@ -42,6 +46,7 @@ class RaySite(ClusterSite):
     :param restarts: how often an attempt is started again whose node died.
     :param poll: seconds between two questions to the head, one for all jobs.
     :param exit_wait: seconds that a file of a node may take to be seen here.
+    :param channel: ``http`` where nodes do not see the search's folder; ``channel_address`` is how they reach us.
     """
 
     kind = "ray"
@@ -62,9 +67,13 @@ class RaySite(ClusterSite):
         restarts: int = 0,
         poll: float = 2.0,
         exit_wait: float = 60.0,
+        channel: str = "dir",
+        channel_address: str | None = None,
     ) -> None:
         super().__init__(
             folder,
+            channel=channel,
+            address=channel_address,
             poll=positive(poll, "poll"),
             exit_wait=positive(exit_wait, "exit_wait"),
             restarts=whole_number(restarts, "restarts", 0),
@@ -72,6 +81,8 @@ class RaySite(ClusterSite):
         for key, value in (("resources", resources), ("runtime_env", runtime_env)):
             if value is not None and not isinstance(value, Mapping):
                 raise ConfigError(f"`{key}` is a mapping, not {value!r}", (key,))
+        if self.by_http and "working_dir" in (runtime_env or {}):
+            raise ConfigError("with `channel: http` jobs get their files from this machine, not from a `working_dir`")
         self.head = address or os.environ.get("RAY_API_SERVER_ADDRESS")
         self.python = python
         asked: dict[str, Any] = {
@@ -101,22 +112,30 @@ class RaySite(ClusterSite):
     def launch(self, batch: Batch) -> list[str]:
         (job,) = batch.jobs
         name = f"{self.prefix}-{batch.name}"
-        spec = job.folder / f"spec-{job.attempt}.json"
-        command = [self.python, "-I", "-S", str(self.place / "wrapper.py"), "run", str(spec)]
         variables = {**(self.runtime_env.get("env_vars") or {}), "OPERANT_RESTART": str(batch.restart)}
-        try:
-            self._call(
-                "submit_job",
-                entrypoint=shlex.join(command),
-                submission_id=name,
-                metadata={"operant-search": self.prefix, "operant-batch": batch.name},
-                runtime_env={**self.runtime_env, "env_vars": variables},
-                **self.asked,
-            )
-        except SiteRefusedError as error:
-            if "already exists" not in str(error):
-                raise
+        runtime_env = {**self.runtime_env, "env_vars": variables}
+        with tempfile.TemporaryDirectory(prefix="operant-ray-") as working_dir:
+            if self.by_http:  # Ray shows variables and entrypoints to all its users, but not what it uploads
+                file = Path(working_dir, _CHANNEL_FILE)
+                file.write_text(json.dumps(self.environment(batch, job)), encoding="utf-8")
+                runtime_env["working_dir"] = working_dir
+            try:
+                self._call(
+                    "submit_job",
+                    entrypoint=shlex.join(self.command(batch, 0)),
+                    submission_id=name,
+                    metadata={"operant-search": self.prefix, "operant-batch": batch.name},
+                    runtime_env=runtime_env,
+                    **self.asked,
+                )
+            except SiteRefusedError as error:
+                if "already exists" not in str(error):
+                    raise
         return [name]
+
+    def command(self, batch: Batch, index: int | str) -> list[str]:
+        *words, code = super().command(batch, index)
+        return [*words, f"{_READ_CHANNEL}{code}"] if self.by_http else [*words, code]
 
     def look(self) -> list[SiteJob]:
         found = self._call("list_jobs")
