@@ -27,11 +27,13 @@ class Family:
     name: str
     formula: Callable[..., Array]
     start: tuple[float, ...]
+    growing: tuple[float, ...] = ()
+    """A second start, for curves that go on growing: no path of falling error leads there from the first."""
 
 
 FAMILIES = (
     Family("vap", lambda x, a, b, c: np.exp(a + b / x + c * np.log(x)), (0.0, -1.0, 0.01)),
-    Family("pow3", lambda x, c, a, alpha: c - a * x**-alpha, (1.0, 1.0, 0.5)),
+    Family("pow3", lambda x, c, a, alpha: c - a * x**-alpha, (1.0, 1.0, 0.5), growing=(0.0, -0.1, -1.0)),
     Family("linear", lambda x, a, b: a * x + b, (0.0, 0.5)),
     Family("logx_linear", lambda x, a, b: a * np.log(x) + b, (0.2, 0.2)),
     Family(
@@ -82,11 +84,12 @@ def _fit_all(y: Array, target: int) -> tuple[Array, Array]:
     for family in FAMILIES:
         if len(family.start) >= len(y):
             continue
-        fitted = _fit(optimize, family, x, y)
-        if fitted is None:
+        fits = [_fit(optimize, family, x, y, start) for start in (family.start, family.growing) if start]
+        found = [one for one in fits if one is not None]
+        if not found:
             continue
+        residual, fitted = min(found, key=lambda one: one[0])
         with np.errstate(all="ignore"):
-            residual = float(np.mean((family.formula(x, *fitted) - y) ** 2))
             prediction = float(family.formula(np.array([float(target)]), *fitted)[0])
         if residual <= _FOLLOWS and math.isfinite(prediction):
             predictions.append(prediction)
@@ -109,14 +112,16 @@ def _evidence(residual: float, points: int, parameters: int) -> float:
     return -0.5 * (points * math.log(residual + _NOISE) + 2 * parameters + correction)
 
 
-def _fit(optimize: Any, family: Family, x: Array, y: Array) -> Array | None:
+def _fit(optimize: Any, family: Family, x: Array, y: Array, start: tuple[float, ...]) -> tuple[float, Array] | None:
+    """The mean squared error of the fit from a start, and its parameters."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            fitted, _ = optimize.curve_fit(family.formula, x, y, p0=family.start, maxfev=400)
+            fitted, _ = optimize.curve_fit(family.formula, x, y, p0=start, maxfev=400)
         except (RuntimeError, ValueError, TypeError):
             return None
-    return fitted if np.all(np.isfinite(fitted)) else None
+        residual = float(np.mean((family.formula(x, *fitted) - y) ** 2))
+    return (residual, fitted) if np.all(np.isfinite(fitted)) and math.isfinite(residual) else None
 
 
 def _scipy_optimize() -> Any:
