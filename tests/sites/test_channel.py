@@ -201,6 +201,15 @@ def test_a_wrong_token_reaches_nothing(server: ChannelServer, token: str, tmp_pa
     assert not (tmp_path / "jobs" / "0" / "stdout").exists()
 
 
+def test_a_large_body_right_behind_its_head_is_taken(server: ChannelServer, tmp_path: Path) -> None:
+    body = b"x" * (1 << 20)
+    with socket.create_connection(server.address.split(":"), patience(20)) as connection:
+        head = "PUT /0/1/file?path=run/large HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0/1/secret\r\n"
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    assert (tmp_path / "jobs" / "0" / "run" / "large").stat().st_size == len(body)
+
+
 def test_half_requests_lock_no_job_out(server: ChannelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "_HEAD_SECONDS", 0.5)
     host, _, port = server.address.partition(":")

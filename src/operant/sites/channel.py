@@ -142,7 +142,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 more = self.connection.recv(_LONGEST_HEAD, socket.MSG_PEEK)
             except OSError:
                 more = b""
-            if not more or left <= 0 or len(more) == _LONGEST_HEAD:
+            whole = b"\r\n\r\n" in more  # what is behind it is the body
+            if not more or left <= 0 or (len(more) == _LONGEST_HEAD and not whole):
                 self.close_connection = True
                 return
             if more == head:

@@ -53,7 +53,10 @@ class EvaluationSettings:
     seed: int = setting(1_000_000, "added to the seed of the training")
     arguments: dict[str, Any] = setting({}, "arguments of the environment that differ here, such as held-out maps")
     stop_value: float | None = setting(None, "end the training when the mean return reaches this")
-    frames: int = setting(0, "frames of the first episode that each evaluation records as a film, at most; 0: no film")
+    frames: int = setting(
+        0,
+        "most frames of a film of each evaluation's first episode, 0: no film; more: longer films, more time and disk",
+    )
 
 
 @dataclass(frozen=True)

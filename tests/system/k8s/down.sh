@@ -9,7 +9,7 @@ for i in $(seq 60); do [ -z "$($BIN/kubectl get pods -A --no-headers 2>/dev/null
 # sandboxes of deleted pods may outlive them: end the rest through containerd
 for c in $(ctr -a "$W/ctr/containerd.sock" -n k8s.io tasks ls -q 2>/dev/null); do ctr -a "$W/ctr/containerd.sock" -n k8s.io tasks kill -s 9 "$c"; done
 fi
-for f in kubelet sched cm apiserver containerd etcd; do [ -f "$W/$f.pid" ] && kill "$(cat "$W/$f.pid")" 2>/dev/null && for i in $(seq 50); do kill -0 "$(cat "$W/$f.pid")" 2>/dev/null || break; sleep .1; done; rm -f "$W/$f.pid"; done
+for f in kubelet sched cm apiserver containerd etcd; do [ -f "$W/$f.pid" ] && kill "$(cat "$W/$f.pid")" 2>/dev/null && for i in $(seq 50); do kill -0 "$(cat "$W/$f.pid")" 2>/dev/null || break; sleep .1; done; kill -9 "$(cat "$W/$f.pid" 2>/dev/null)" 2>/dev/null; rm -f "$W/$f.pid"; done
 awk -v w="$W/" 'index($2,w)==1 {print $2}' /proc/mounts | sort -r | while read -r m; do umount "$m" || umount -l "$m"; done
 for d in $(find /sys/fs/cgroup -depth -type d -path '*kubepods*' 2>/dev/null); do rmdir "$d" 2>/dev/null; done
 grep -c " $W/" /proc/mounts

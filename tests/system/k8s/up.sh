@@ -46,11 +46,11 @@ C
 echo '{"cniVersion":"0.4.0","name":"lo","plugins":[{"type":"loopback"}]}' > cni/10-lo.conflist
 run containerd containerd --config containerd.toml
 fi
-for i in $(seq 100); do $BIN/kubectl get --raw /readyz >/dev/null 2>&1 && break; sleep .2; done
+for i in $(seq 500); do $BIN/kubectl get --raw /readyz >/dev/null 2>&1 && break; sleep .2; done
 run cm $BIN/kube-controller-manager --kubeconfig=$KUBECONFIG --bind-address=127.0.0.1 --secure-port=16257 --port=0 --service-account-private-key-file=pki/sa.key --root-ca-file=pki/ca.crt --leader-elect=false
 run sched $BIN/kube-scheduler --kubeconfig=$KUBECONFIG --bind-address=127.0.0.1 --secure-port=16259 --port=0 --leader-elect=false
 if [ -n "${API_ONLY:-}" ]; then
-for i in $(seq 100); do $BIN/kubectl get sa default >/dev/null 2>&1 && break; sleep .1; done
+for i in $(seq 500); do $BIN/kubectl get sa default >/dev/null 2>&1 && break; sleep .1; done
 echo "up after $(echo "$(date +%s.%N)-$T0" | bc) s; export KUBECONFIG=$KUBECONFIG"; exit
 fi
 [ -f img/pause ] || gcc -Os -static -DVERSION=1 -o img/pause $SRC/build/pause/linux/pause.c
