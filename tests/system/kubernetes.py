@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -59,6 +60,8 @@ def running_kubernetes(*, api_only: bool = False) -> Iterator[Kubernetes]:
         pytest.skip(f"needs the binaries that {SCRIPTS / 'build.sh'} {BINARIES} makes")
     if os.geteuid() != 0:
         pytest.skip("a kubelet runs as root")
+    lock = os.open("/tmp/operant-kubernetes.lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # its ports are always the same
     place = Path(tempfile.mkdtemp(prefix="operant-kubernetes-", dir="/tmp"))
     words = [str(BINARIES / "bin"), str(place)]
     env = {**os.environ, "PYTHON": sys.executable, "API_ONLY": "1" if api_only else ""}
@@ -72,3 +75,4 @@ def running_kubernetes(*, api_only: bool = False) -> Iterator[Kubernetes]:
     finally:
         subprocess.run(["bash", str(SCRIPTS / "down.sh"), *words], check=False, capture_output=True)
         shutil.rmtree(place, ignore_errors=True)
+        os.close(lock)

@@ -42,14 +42,13 @@ class TestKubernetesApi(SiteContract):
     def job(self, token: str, folder: Path, kind: str) -> Submission:
         return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", _PROGRAMS[kind]], folder, folder)
 
-
-def test_a_search_leaves_no_object_and_no_secret(kubernetes: Kubernetes, tmp_path: Path) -> None:
-    site = {"type": "kubernetes", "image": "any:1", "python": sys.executable, "kubeconfig": kubernetes.kubeconfig}
-    site |= {"channel": "http", "address": "127.0.0.1"}
-    search = Search(tmp_path / "project", 3, json.dumps(site), limit=60)
-    program = "import sys\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
-    (search.folder / "job.py").write_text(program)
-    assert search.run("search", "search.yaml", "--task", "try") == 0, search.printed()
-    assert [job["reward"] for job in search.jobs().values()] == [0, 1, 2]
-    search.wait_until("no pod is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
-    assert "operant-" not in kubernetes.say("get", "secrets", "--no-headers")
+    def test_a_search_leaves_no_object_and_no_secret(self, kubernetes: Kubernetes, tmp_path: Path) -> None:
+        site = {"type": "kubernetes", "image": "any:1", "python": sys.executable, "kubeconfig": kubernetes.kubeconfig}
+        site |= {"channel": "http", "address": "127.0.0.1"}
+        search = Search(tmp_path / "project", 3, json.dumps(site), limit=60)
+        program = "import sys\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
+        (search.folder / "job.py").write_text(program)
+        assert search.run("search", "search.yaml", "--task", "try") == 0, search.printed()
+        assert [job["reward"] for job in search.jobs().values()] == [0, 1, 2]
+        search.wait_until("no pod is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
+        assert "operant-" not in kubernetes.say("get", "secrets", "--no-headers")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.machine import patience
+from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.ray_head import Head, running_head
 
@@ -67,7 +67,8 @@ def test_every_job_is_accounted_for_once_though_the_controller_is_killed(
     search = Search(tmp_path / "project", count, json.dumps({"type": "ray", **site}), limit=4, parallel=count // 2)
     cluster = RaySite(search.place, **site)
     survive(search, lambda job: cluster.end([job]))
-    assert not [one for one in cluster.look() if one.state != "ended"]
+    # Ray tells the end of a job some time after the job's own exit file does.
+    wait_until(lambda: all(one.state == "ended" for one in cluster.look()), "the end of all jobs", 60)
 
 
 @pytest.mark.clusters
