@@ -59,7 +59,7 @@ js:  ## types and lint of the page's JavaScript, where node is installed
 	then node_modules/.bin/tsc && node_modules/.bin/biome lint --error-on-warnings; \
 	else echo 'not checked: npm could not install $(NODE_TOOLS)'; fi
 
-test: setup lint  ## lint, types, one-way imports, tests (under 6 minutes on 2 quiet cores)
+test: setup lint  ## lint, types, one-way imports, tests (under 10 minutes on 2 quiet cores)
 	@$(MAKE) --no-print-directory -j 2 pytest types imports js
 
 # Three workers for two cores: a third of the time a test waits for a process, a clock or a browser. Modules go to workers

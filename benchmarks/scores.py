@@ -102,13 +102,10 @@ def train_peer(library: str, settings: dict[str, Any], seed: int) -> dict[str, A
     import copy
 
     import numpy as np
-    import torch
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import sync_envs_normalization
 
-    # Inputs that stay 0 let Adam's means decay into denormal numbers, with which SB3 takes five times as long.
-    torch.set_flush_denormal(True)
     total = settings["total_steps"]
     model = make_model(settings, seed, library)
     judge = make_vector_env(settings, EPISODES, EVALUATION_SEED + seed, training=False)
