@@ -66,7 +66,9 @@ class ConfigError(UsageError):
         place = self.file or ""
         if self.file and self.line is not None:
             place += f":{self.line}"
-        return ": ".join(part for part in (place, path_text(self.path), self.message) if part)
+        key = path_text(self.path)
+        key = key if len(key) <= _LONGEST else f"{key[: _LONGEST // 2]} …"
+        return ": ".join(part for part in (place, key, self.message) if part)
 
 
 class ArgumentError(ConfigError):

@@ -400,8 +400,7 @@ def test_the_page_follows_while_the_search_goes_on(page: Any, address: str, sear
     page.wait_for_selector(f'[data-card="history"] [data-points="{SECOND_GATE + 4}"]')
     search.wait_until_it_stands(SECOND_GATE)
     journal = search.journal()
-    until(page, f"document.querySelector('[data-count=\"finished\"]').textContent === '{SECOND_GATE}'")
-    assert shown_counts(page) == counts_of(journal)
+    wait_for(lambda: shown_counts(page) == counts_of(journal), "the page to show what the journal says")
     assert float(page.locator(".best-reward").get_attribute("data-best")) == journal["best"]["reward"]
     plot_has(page, "parallel", lines=200, selected=len(rewards_of(journal["jobs"])))
     assert page.evaluate(tops) == before, "cards moved while the page was live"

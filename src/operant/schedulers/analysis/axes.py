@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -79,7 +80,9 @@ def _described(config: Mapping[str, Any]) -> dict[str, SettingAxis]:
     from operant.space import Int, Nested, Numeric, build_space
 
     try:
-        space = build_space((config.get("task") or {})["search_args"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what was said when the search began
+            space = build_space((config.get("task") or {})["search_args"])
     except (OperantError, TypeError, ValueError, AttributeError, KeyError):
         return {}  # a search begun from Python describes its space in other words
     found = {}

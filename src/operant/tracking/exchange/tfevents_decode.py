@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from operant.tracking.exchange.tfrecord import BYTES, FIXED32, FIXED64, VARINT, WireError, fields, read_varint, signed
+from operant.tracking.format.segments import is_time
 
 
 class ScalarEvent(NamedTuple):
@@ -174,6 +175,8 @@ class EventDecoder:
         plugin = self._plugin_of(tag, plugin)
         if kind == 2:
             into.append(ScalarEvent(tag, step, wall, _read_float(content)[0]))
+        elif not is_time(wall):
+            raise WireError(f"{wall} is no time")
         elif kind == 4:
             into.append(_image(content, tag, step, wall))
         elif kind == 5:

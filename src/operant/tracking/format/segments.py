@@ -370,7 +370,7 @@ def _is_sound(record: dict[str, Any]) -> bool:
         value = record.get(key, ...)  # what is missing is of no kind
         if type(value) not in kinds or not (type(value) is not int or _is_number(value)):
             return False
-    if "wall" in record and not (_is_time(record["wall"]) and (kind != "start" or record["wall"] >= 0)):
+    if "wall" in record and not (is_time(record["wall"]) and (kind != "start" or record["wall"] >= 0)):
         return False
     if kind == "series" and not all(map(_is_series, record["ids"])):
         return False
@@ -385,7 +385,8 @@ def _is_sound(record: dict[str, Any]) -> bool:
     return len(lengths) <= 1
 
 
-def _is_time(wall: Any) -> bool:
+def is_time(wall: Any) -> bool:
+    """Whether it can be said as a date."""
     return type(wall) in _NUMBER and -_LATEST < wall < _LATEST
 
 
