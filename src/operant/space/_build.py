@@ -55,7 +55,7 @@ def _build_one(spec: Any, inside_file: str | None) -> tuple[str, Any]:
     kind = spec.get("type")
     if kind is None:
         raise ConfigError(f"`type` is missing; known are {', '.join(_KEYS)}", ("type",))
-    if kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KEYS:
         raise ConfigError(unknown("type", kind, _KEYS), ("type",))
     for key in spec:
         if key not in _KEYS[kind]:
