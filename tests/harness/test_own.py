@@ -16,6 +16,7 @@ from operant.harness.application import run_tree
 from operant.harness.command import _as_space, _split, _todays_override, main
 from operant.harness.own import own_config
 from operant.harness.tree import Origins, make_plan
+from operant.harness.tuning import _keep_tree
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
 from operant.training.trust import Untrusted
@@ -54,6 +55,8 @@ def test_it_goes_on_from_a_run_and_checkpoints_are_as_often_as_asked(tmp_path: P
     more = ("stop_conditions.timesteps_total=3000", f"algo.checkpoint_path={report.run_id}", SHORT[1])
     again = run_tree(composed("dqn", *more), root=tmp_path)
     assert again.run_id == report.run_id and again.steps == 3000
+    with pytest.raises(UsageError, match="cannot go on with model"):
+        run_tree(composed("dqn", *more, "model.fcnet_hiddens=[8]"), root=tmp_path)
     none = run_tree(composed("dqn", *SHORT, "checkpoint.checkpoint_frequency=0"), root=tmp_path)
     assert len(list((none.folder / "checkpoints").glob("step-*"))) <= 1  # only what the end of a training saves
 
@@ -153,6 +156,13 @@ def test_a_search_over_the_tree(tmp_path: Path) -> None:
         run_tree(composed("dqn", "cli.mode=tune"), root=tmp_path / ".operant")
     with pytest.raises(UsageError, match="did you mean 'learning_rate'"):  # before the first trial
         run_tree(composed("dqn", *overrides[:-1], "+training.learning_rat=3"), root=tmp_path / ".operant")
+
+
+def test_trials_of_one_search_train_the_same_tree(tmp_path: Path) -> None:
+    _keep_tree(make_plan(composed("dqn", "runtime.local_dir=first")), tmp_path / "tree.json")
+    _keep_tree(make_plan(composed("dqn", "runtime.local_dir=second")), tmp_path / "tree.json")
+    with pytest.raises(UsageError, match="begun with another config"):
+        _keep_tree(make_plan(composed("dqn", "training.gamma=0.5")), tmp_path / "tree.json")
 
 
 def test_what_was_learned_is_looked_at(tmp_path: Path) -> None:

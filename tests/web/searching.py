@@ -54,13 +54,13 @@ from operant.tracking import SummaryWriter
 
 is_hopeless = job % 16 == 8
 writer = SummaryWriter("training")
-for step in range(6 if is_hopeless else 20):
-    reached = (0.1 if is_hopeless else best) * (1 - math.exp(-(step + 1) / 5)) if step < 19 else best
+for step in range(20):
+    if is_hopeless and step > 3:  # slow enough that it is stopped on its way, and ends all the same where it is not
+        writer.flush()
+        time.sleep(0.3)
+    reached = (0.1 if is_hopeless else best) * (1 - math.exp(-(step + 1) / 5)) if step < 19 or is_hopeless else best
     writer.add_scalar("accuracy", reached, step)
     writer.add_scalar("loss", 1.5 - reached, step)
-writer.flush()
-while is_hopeless:
-    time.sleep(0.05)
 writer.close()
 """
 

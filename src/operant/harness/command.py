@@ -15,10 +15,11 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operant.errors import OperantError, UsageError
+from operant.errors import MissingExtraError, OperantError, UsageError
 from operant.harness.words import OPTIONS
 from operant.status import Status
 
@@ -52,10 +53,13 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if given[:1] == ["init"]:
             return _init(Path(given[1] if len(given) > 1 else "."))
-        import hydra
+        if find_spec("hydra") is None:
+            raise MissingExtraError("`operant harness`", "harness")
     except OperantError as error:
         sys.stderr.write(f"operant: {error}\n")
         return 1
+    import hydra
+
     flags, overrides = _split([_todays_override(word) for word in given])
     if "cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
         overrides = [_as_space(word) for word in overrides]

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.dotted import put
 from operant.errors import UsageError
 from operant.framework import Context
 from operant.harness.own_words import algorithm_name, own_settings
 from operant.harness.results import LATE, Report, Result, StopConditions, machine_load
-from operant.harness.tree import Plan, given, recorded
-from operant.harness.words import Tree, put
-from operant.tracking import Run, SummaryWriter
-from operant.training.checkpoints import CheckpointStore
+from operant.harness.tree import Plan, given
+from operant.harness.words import Tree
+from operant.tracking import SummaryWriter
 from operant.training.config import TrainConfig
 from operant.training.evaluating import Evaluation
+from operant.training.running import resume, train
 from operant.training.training import Observer, Training
-from operant.training.trust import check_trust
 
 _NEVER = 2**62
 _STEPS_PER_ITERATION = 1000  # of what learns from replay, as in RLlib
@@ -50,11 +50,6 @@ class IteratedTraining(Training):
             self.reason = reason
             self.say(f"stopped: {reason}")
             ctx.finish = True
-
-    def report(self) -> Report:
-        """Train to the end, and say what came of it."""
-        result = self.run()
-        return Report(result.run_id, result.folder, result.steps, result.mean_return, self.reason)
 
     def result(self, steps_before: int) -> Result:
         """What this iteration came to, under RLlib's names."""
@@ -149,17 +144,17 @@ def _evaluation(plan: Plan, steps_per_iteration: int) -> Tree:
 
 def train_own(plan: Plan, observer: Observer | None = None, root: str | Path | None = None) -> Report:
     """Train as a tree says, from the start or from the newest checkpoint of the run at ``algo.checkpoint_path``."""
-    config = own_config(plan)
-    earlier = given(plan, "algo").get("checkpoint_path")
+    config, algo = own_config(plan), given(plan, "algo")
+    made: list[IteratedTraining] = []
+
+    def make(config: TrainConfig, writer: SummaryWriter, observer: Observer | None) -> Training:
+        made.append(IteratedTraining(plan, config, writer, observer))
+        return made[-1]
+
+    earlier = algo.get("checkpoint_path")
     if earlier is None:
-        with SummaryWriter(config.name, config=recorded(plan), root=root, tags=["harness", "train"]) as writer:
-            training = IteratedTraining(plan, config, writer, observer)
-            training.begin()
-            return training.report()
-    run = Run.open(str(earlier), root)
-    step, state = CheckpointStore(run.folder / "checkpoints").load()
-    check_trust(state, f"the checkpoint of run {run.id}")
-    with SummaryWriter(run=run.id, resumed_from=step, root=root) as writer:
-        training = IteratedTraining(plan, config, writer, observer)
-        training.load_state_dict(state)
-        return training.report()
+        result = train(config, observer=observer, root=root, tags=["harness"], settings=plan.tree, make=make)
+    else:
+        trust = bool(algo.get("trust", False))
+        result = resume(str(earlier), observer=observer, root=root, trust=trust, config=config, make=make)
+    return Report(result.run_id, result.folder, result.steps, result.mean_return, made[-1].reason)

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from operant._util.dotted import plain_flat
 from operant.errors import UsageError, nearest
 from operant.harness.results import LATE, Report, StopConditions, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
-from operant.harness.tree import Plan, given, recorded
+from operant.harness.tree import Plan, given
 from operant.tracking import SummaryWriter
 from operant.training.training import Observer, Silent
 
@@ -65,12 +66,14 @@ def algorithm_config(plan: Plan) -> Any:
 
 def _parameters(config: Any, method: str) -> set[str]:
     """What a method takes today, in the whole family of classes; what only raises an error is left out."""
+    from ray._common.deprecation import DEPRECATED_VALUE
+
     found: set[str] = set()
     for cls in type(config).__mro__:
         if method not in vars(cls):
             continue
         for name, parameter in inspect.signature(vars(cls)[method]).parameters.items():
-            deprecated = parameter.default == "__deprecated__" or parameter.default == -1  # DEPRECATED_VALUE
+            deprecated = parameter.default == DEPRECATED_VALUE
             if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD and not deprecated:
                 found.add(name)
     return found
@@ -151,7 +154,7 @@ def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path |
     name = given(plan, "runtime").get("name") or f"{config.env}-{plan.algorithm}".lower()
     with (
         ray_session(plan, config),
-        SummaryWriter(name, config=recorded(plan), root=root, tags=["harness", "train", "rllib"]) as writer,
+        SummaryWriter(name, config=plain_flat(plan.tree), root=root, tags=["harness", "train", "rllib"]) as writer,
     ):
         algorithm = config.build_algo()
         try:

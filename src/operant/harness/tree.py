@@ -164,18 +164,3 @@ def _line_of(file: Path, names: list[str]) -> int:
             return 0
         line, node = found[0].start_mark.line + 1, found[1]
     return line
-
-
-def recorded(plan: Plan) -> Tree:
-    """The tree as the run's settings, dotted."""
-    flat: Tree = {}
-
-    def walk(values: Tree, prefix: str) -> None:
-        for key, value in values.items():
-            if isinstance(value, dict) and value:
-                walk(value, f"{prefix}{key}.")
-            elif value is not None:
-                flat[f"{prefix}{key}"] = value if isinstance(value, (str, int, float, bool)) else str(value)
-
-    walk(plan.tree, "")
-    return flat

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from operant._util.dotted import put
+from operant._util.files import write_file
 from operant.errors import UsageError, nearest
 from operant.harness.tree import Plan, given
-from operant.harness.words import Tree, put, todays_result
+from operant.harness.words import Tree, todays_result
 from operant.schedulers.engine.control import View
 from operant.schedulers.engine.scheduler import Outcome
 from operant.schedulers.naive_scheduler import NaiveScheduler
@@ -100,10 +102,24 @@ def tune(plan: Plan, view: View | None = None, root: str | Path | None = None) -
         if key not in TUNE_KEYS:
             raise plan.unknown(f"tune.{key}", TUNE_KEYS, "the harness")
     folder = find_root(root) / "searches" / _name(plan)
-    scheduler = NaiveScheduler(folder, _search(plan, spaces, settings, folder), view=view, resume=_cut_off(folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tree.json").write_text(json.dumps(plan.tree, indent=1), encoding="utf-8")
+    cut_off = _cut_off(folder)
+    scheduler = NaiveScheduler(folder, _search(plan, spaces, settings, folder), view=view, resume=cut_off)
+    _keep_tree(plan, folder / "tree.json")
     return scheduler.run()
+
+
+def _keep_tree(plan: Plan, path: Path) -> None:
+    """What trials train; those of one search all train the same."""
+    tree = copy.deepcopy(plan.tree)
+    tree.get("runtime", {}).pop("local_dir", None)  # Hydra's folder is another one at each call
+    text = json.dumps(tree, indent=1)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise UsageError(
+            f"the search {path.parent.name!r} was begun with another config than this one ({path}); "
+            "go on with that one, or give this search another name: runtime.name=…"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, text)
 
 
 def _search(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: Path) -> Tree:

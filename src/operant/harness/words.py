@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from operant._util.dotted import put
 from operant.errors import UsageError
 
 Tree = dict[str, Any]
@@ -166,11 +167,3 @@ def take(tree: Tree, path: str) -> tuple[bool, Any]:
     if not isinstance(place, dict) or last not in place:
         return False, None
     return True, place.pop(last)
-
-
-def put(tree: Tree, path: str, value: Any) -> None:
-    """Set the value at a dotted path; groups on the way are made."""
-    *groups, last = path.split(".")
-    for name in groups:
-        tree = tree.setdefault(name, {})
-    tree[last] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from operant._util.dotted import flat, put
 from operant.algorithms import ALGORITHMS, find_algorithm
 from operant.algorithms.dialects import DIEngine
 from operant.errors import UsageError, nearest
@@ -61,17 +62,17 @@ def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[s
             "(or give main_config.env.env_id)"
         )
     table, elsewhere = {**_COMMON, **words.table}, (*_ELSEWHERE, *words.elsewhere)
-    given = {**words.defaults, **_flatten(main)}
+    given = {**words.defaults, **flat(main)}
     result: dict[str, Any] = {}
-    _put(result, "env.id", env_id)
+    put(result, "env.id", env_id)
     if "env_id" not in main.get("env", {}) and env_type in _ENV_ARGUMENTS:
-        _put(result, "env.arguments", dict(_ENV_ARGUMENTS[env_type]))
-    _put(result, "algorithm.name", kind)
-    _put(result, "model.activation", "relu")
-    _put(result, "model.orthogonal", False)
+        put(result, "env.arguments", dict(_ENV_ARGUMENTS[env_type]))
+    put(result, "algorithm.name", kind)
+    put(result, "model.activation", "relu")
+    put(result, "model.orthogonal", False)
     for key, value in given.items():
         if key in table:
-            _put(result, table[key], list(value) if isinstance(value, (list, tuple)) else value)
+            put(result, table[key], list(value) if isinstance(value, (list, tuple)) else value)
         elif not any(key == one or key.startswith(f"{one}.") for one in elsewhere):
             raise UsageError(f"main_config has {key!r}{nearest(key, table)}, which has no counterpart here")
     if "exp_name" in main:
@@ -79,31 +80,31 @@ def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[s
     if "policy.cuda" in given:
         result["device"] = "auto" if given["policy.cuda"] else "cpu"
     for key, value in words.read(given).items():
-        _put(result, key, value)
+        put(result, key, value)
     frequency = given.get("policy.eval.evaluator.eval_freq", 1000)
-    _put(result, "evaluation.every", max(1, round(frequency * words.steps_per_iteration(given))))
+    put(result, "evaluation.every", max(1, round(frequency * words.steps_per_iteration(given))))
     return result
 
 
 def to_di_engine(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """DI-engine's pair from a mapping of ours, for the settings that both know."""
-    ours = _flatten(config, keep=("env.arguments",))
+    ours = flat(config, keep=("env.arguments",))
     kind = str(ours["algorithm.name"])
     words = _words_of(kind, "algorithm.name is")
     main: dict[str, Any] = {}
     for theirs, mine in {**_COMMON, **words.table}.items():
         if mine in ours:
-            _put(main, theirs, ours[mine])
-    _put(main, "env.env_id", ours["env.id"])
+            put(main, theirs, ours[mine])
+    put(main, "env.env_id", ours["env.id"])
     if ours.get("name"):
         main["exp_name"] = ours["name"]
     if "device" in ours:
-        _put(main, "policy.cuda", ours["device"] != "cpu")
+        put(main, "policy.cuda", ours["device"] != "cpu")
     for key, value in words.write(ours).items():
-        _put(main, key, value)
+        put(main, key, value)
     if ours.get("evaluation.every"):
-        per_iteration = words.steps_per_iteration({**words.defaults, **_flatten(main)})
-        _put(main, "policy.eval.evaluator.eval_freq", max(1, round(ours["evaluation.every"] / per_iteration)))
+        per_iteration = words.steps_per_iteration({**words.defaults, **flat(main)})
+        put(main, "policy.eval.evaluator.eval_freq", max(1, round(ours["evaluation.every"] / per_iteration)))
     names = {env_id: kind for kind, env_id in _ENVS.items()}
     return main, {"env": {"type": names.get(str(ours["env.id"]), "gym")}, "policy": {"type": kind}}
 
@@ -117,21 +118,3 @@ def _words_of(kind: str, where: str) -> DIEngine:
             f"{where} {kind!r}{nearest(kind, known)}; of DI-engine's policies {', '.join(known)} are understood"
         )
     return words  # type: ignore[no-any-return]
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "", keep: tuple[str, ...] = ()) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and path not in keep:
-            flat.update(_flatten(value, f"{path}.", keep))
-        else:
-            flat[path] = value
-    return flat
-
-
-def _put(tree: dict[str, Any], path: str, value: Any) -> None:
-    *groups, last = path.split(".")
-    for group in groups:
-        tree = tree.setdefault(group, {})
-    tree[last] = value

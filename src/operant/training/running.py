@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from operant._util.dotted import plain_flat
 from operant.errors import OperantError, UsageError
 from operant.tracking import Run, SummaryWriter
 from operant.training.checkpoints import CheckpointError, CheckpointStore
@@ -14,6 +15,8 @@ from operant.training.config import TrainConfig
 from operant.training.targets import apply_changes, load_config
 from operant.training.training import Observer, Training, TrainResult
 from operant.training.trust import check_trust
+
+Make = Callable[[TrainConfig, SummaryWriter, Observer | None], Training]
 
 
 def train(
@@ -23,12 +26,17 @@ def train(
     observer: Observer | None = None,
     root: str | Path | None = None,
     tags: Iterable[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    make: Make = Training,
 ) -> TrainResult:
     """Train as a preset, a file or a mapping says, with changes such as ``total_steps=50000``.
 
     >>> result = train("cartpole-ppo", ["seed=1"])
     >>> result.best_return
     500.0
+
+    :param settings: what the run records as its settings, if that is not the config.
+    :param make: makes the training, by default a `Training`.
     """
     config = target if isinstance(target, TrainConfig) and not changes else load_config(target, changes)
     plain = config.to_mapping()
@@ -38,11 +46,12 @@ def train(
         def go_on(found: int, state: dict[str, Any]) -> TrainResult:
             _refuse_other_shapes(_saved_config(found, state), plain)
             with SummaryWriter(config.name, resumed_from=found, root=root, tags=["train", *tags]) as writer:
-                return _run_from(config, writer, observer, found, state, store.notes)
+                return _run_from(make(config, writer, observer), found, state, store.notes)
 
         return _from_newest(store, None, go_on)
-    with SummaryWriter(config.name, config=_flat(plain), root=root, tags=["train", *tags]) as writer:
-        training = Training(config, writer, observer)
+    recorded = plain_flat(plain if settings is None else settings)
+    with SummaryWriter(config.name, config=recorded, root=root, tags=["train", *tags]) as writer:
+        training = make(config, writer, observer)
         training.begin()
         return training.run()
 
@@ -55,6 +64,8 @@ def resume(
     observer: Observer | None = None,
     root: str | Path | None = None,
     trust: bool | Collection[str] = False,
+    config: TrainConfig | None = None,
+    make: Make = Training,
 ) -> TrainResult:
     """Go on from the newest checkpoint of a run (or the one of a step), in the same run.
 
@@ -62,6 +73,9 @@ def resume(
     environments can be saved. A change such as ``total_steps=200000`` takes effect from here on.
 
     A run that you did not record on this machine runs code that it names only with ``trust``: True, or the names.
+
+    :param config: go on with this one instead of the saved one and its changes.
+    :param make: makes the training, by default a `Training`.
     """
     opened = Run.open(run, root)
     store = CheckpointStore(opened.folder / "checkpoints")
@@ -70,11 +84,11 @@ def resume(
     def go_on(found: int, state: dict[str, Any]) -> TrainResult:
         saved = _saved_config(found, state)
         check_trust(state, f"the checkpoint of run {opened.id}", trust)
-        changed = apply_changes(saved, changes)
+        changed = apply_changes(saved, changes) if config is None else config.to_mapping()
         _refuse_other_shapes(saved, changed)
-        config = TrainConfig.from_mapping(changed)
+        new = TrainConfig.from_mapping(changed) if config is None else config
         with SummaryWriter(run=opened.id, resumed_from=found, root=root) as writer:
-            return _run_from(config, writer, observer, found, state, store.notes)
+            return _run_from(make(new, writer, observer), found, state, store.notes)
 
     return _from_newest(store, step, go_on)
 
@@ -106,15 +120,7 @@ def _saved_config(found: int, state: Mapping[str, Any]) -> Mapping[str, Any]:
     return config
 
 
-def _run_from(
-    config: TrainConfig,
-    writer: SummaryWriter,
-    observer: Observer | None,
-    found: int,
-    state: dict[str, Any],
-    notes: Iterable[str],
-) -> TrainResult:
-    training = Training(config, writer, observer)
+def _run_from(training: Training, found: int, state: dict[str, Any], notes: Iterable[str]) -> TrainResult:
     try:
         training.load_state_dict(state)
     except KeyError as error:
@@ -143,7 +149,7 @@ _FIXED = ("algorithm.name", "model", "env.num_envs", "env.workers", "env.normali
 
 def _refuse_other_shapes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """A checkpoint cannot go on in other networks, with other scales or in other numbers of environments."""
-    old, new = _flat(before), _flat(after)
+    old, new = plain_flat(before), plain_flat(after)
     for key in sorted(old.keys() | new.keys()):
         fixed = any(key == one or key.startswith(f"{one}.") for one in _FIXED) and key != "model.fused"
         if fixed and key in old and old[key] != new.get(key):
@@ -151,15 +157,3 @@ def _refuse_other_shapes(before: Mapping[str, Any], after: Mapping[str, Any]) ->
                 f"the checkpoint was saved with {key}={old[key]} and cannot go on with {key}={new.get(key)}; "
                 "leave it as it was, or train anew"
             )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = (
-                value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
-            )
-    return flat
