@@ -31,7 +31,11 @@ class MissingExtraError(OperantError, ImportError):
     """A feature whose optional packages are not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an extra that is not installed: pip install 'operant[{extra}]'")
+        super().__init__(feature, extra)  # as it is made again in another process
+
+    def __str__(self) -> str:
+        feature, extra = self.args
+        return f"{feature} needs an extra that is not installed: pip install 'operant[{extra}]'"
 
 
 class ConfigError(UsageError):

@@ -38,7 +38,7 @@ def read(folder: Path, data: bytes) -> dict[str, Any]:
     seen = describe(folder)
     search = SearchFollower(folder)
     summary = search.summary()
-    assert (summary["damage"] is None, summary["status"]) == (seen["damage"] is None, seen["status"])
+    assert (summary["damage"], summary["status"]) == (seen["damage"], seen["status"])
     assert (summary["best"] or {}).get("number") == (seen["best"] or {}).get("number")
     drawn = [chart_data.job_columns(search), chart_data.spark_of(search), chart_data.slices(search)]
     json.dumps([seen, summary, drawn, search.usual_seconds, search.best_so_far]).encode()

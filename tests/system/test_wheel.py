@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -83,12 +84,44 @@ def test_light_commands_run_without_extras(installed: Path, tmp_path: Path) -> N
     assert "first" in run(operant, "runs", folder=tmp_path).stdout
 
 
-def test_a_missing_extra_is_one_sentence_that_names_it(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / ".operant").mkdir()
-    for words, extra in ((["train", "cartpole-ppo"], "rl"), (["ui"], "web"), (["view", "last"], "rl")):
-        done = run(installed / "operant", *words, folder=tmp_path)
-        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-        assert f"operant[{extra}]" in done.stderr
+SEARCH = """
+task: {template: "echo acc {lr}", search_args: [{type: Real, name: lr, data: [0.1, 1.0]}]}
+searcher: {type: TpeSearcher, reward_attribute: acc, pattern: "acc {value}"}
+"""
+CALLS = {
+    "init": "", "runs": "", "compact": "", "sync": "", "sites": "", "top": "", "show": "", "auto": "list",
+    "search": "--task s s.yaml [search]", "train": "cartpole-ppo [rl]", "view": "last [rl]", "ui": "[web]",
+    "serve": "[web]", "fire": "simulate s.yaml [rl]", "harness": "[harness]",
+    "task": "-m operant:Run --engine ray [ray]", "plot": "nothing --out a.png", "export": "last --to parquet",
+    "import": "no.tar.gz", "import-tensorboard": "nowhere", "stop": "-t no", "restart": "-t no", "rm": "-t no",
+    "replay": "no", "compare-scores": "no",
+    "bench": "search --func ackley --dims 2 --searchers tpe --seeds 1 --samples 5 --workers 1 --out bench [search]",
+}  # fmt: skip
+"""Each command with words that reach its work, and the extra that it then asks for."""
+CALL_ALL = """
+import contextlib, io, json, sys
+from operant.cli import COMMANDS, main
+
+if __name__ == "__main__":
+    calls, said = json.loads(sys.argv[1]), {}
+    assert calls.keys() == COMMANDS.keys()
+    for name, words in calls.items():
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+            code = main([name, *words.partition("[")[0].split()])
+        said[name] = (code, errors.getvalue())
+    print(json.dumps(said))
+"""
+
+
+def test_every_command_runs_or_names_in_one_sentence_what_it_lacks(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(SEARCH)
+    (tmp_path / "all.py").write_text(CALL_ALL)
+    done = run(installed / "python", "all.py", json.dumps(CALLS), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name, (code, error) in json.loads(done.stdout).items():
+        _, _, extra = CALLS[name].partition("[")
+        assert error.count("\n") == (1 if code else 0), (name, error)
+        assert not extra or f"pip install 'operant[{extra}'" in error, (name, error)
 
 
 def test_the_readme_names_every_extra() -> None:

@@ -32,13 +32,13 @@ def records(folder: Path) -> list[tuple[int, int, object]]:
 
 def test_what_was_committed_is_replayed_in_order(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "s") as journal:
-        assert [journal.append("proposed", n=n) for n in range(5)] == [0, 1, 2, 3, 4]
+        assert [journal.append("counted", n=n) for n in range(5)] == [0, 1, 2, 3, 4]
         journal.commit()
-        journal.append("proposed", n=5)
+        journal.append("counted", n=5)
     with Journal.open(tmp_path / "s") as journal:
         assert [(entry.sequence, entry.record["n"]) for entry in journal.replay()] == [(n, n) for n in range(6)]
         assert journal.epoch == 2
-        assert journal.append("proposed", n=6) == 6
+        assert journal.append("counted", n=6) == 6
         journal.commit(durable=True)
     assert records(tmp_path / "s") == [*((n, 1, n) for n in range(6)), (6, 2, 6)]
 

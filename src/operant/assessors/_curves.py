@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from operant.errors import MissingExtraError
+
 Array = np.ndarray
 _LEAST_CURVES = 4
 # Mean squared errors on the scale 0..1. Values that jump between two levels leave 1/4 unexplained, plain noise 1/12.
@@ -127,5 +129,5 @@ def _fit(optimize: Any, family: Family, x: Array, y: Array, start: tuple[float, 
 def _scipy_optimize() -> Any:
     try:
         return importlib.import_module("scipy.optimize")
-    except ImportError as error:
-        raise ImportError("CurveFittingAssessor needs scipy: pip install 'operant[search]'") from error
+    except ImportError:
+        raise MissingExtraError("CurveFittingAssessor", "search") from None

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.engine.state import no_garbage_collection
+    from operant._util.garbage import no_garbage_collection
 
     with no_garbage_collection():
         return _show(args)

@@ -7,7 +7,7 @@ from operant.errors import MissingExtraError
 try:
     import gymnasium as _gymnasium  # noqa: F401
 except ImportError:
-    raise MissingExtraError("environments", "rl") from None
+    raise MissingExtraError("an environment", "rl") from None
 
 from operant.envs.gymnasium_vector import GymnasiumVectorAdapter
 from operant.envs.in_process import InProcessVectorEnv

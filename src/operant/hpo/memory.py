@@ -13,11 +13,12 @@ from operant.errors import UsageError
 from operant.hpo.history import TrialRecord
 from operant.hpo.results import ResultCheck
 from operant.schedulers.engine.restore import changed_keys
-from operant.schedulers.engine.state import SearchState
+from operant.schedulers.engine.state import SearchState, StateReader
 from operant.sites.calls import TrialEnd
 from operant.status import Status
-from operant.tracking.journal import Journal, JournalReader
+from operant.tracking.journal import Journal
 from operant.tracking.journal.journal import JOURNAL_NAME
+from operant.tracking.journal.trial_lines import expand
 
 RETURNED = "returned"
 # What another run under the same name may do otherwise; all else would make it another search.
@@ -80,12 +81,11 @@ class Recorded(NamedTuple):
 def read_recorded(folder: Path) -> Recorded | None:
     if not (folder / JOURNAL_NAME).exists():
         return None
-    reader = JournalReader(folder)
-    entries = [entry.record for entry in reader.poll()]
-    state = SearchState().fold_all(entries, reader.damage)
-    if not state.opened:
+    reader = StateReader(folder)
+    records = [record for line in reader.read() for record in expand(line) if record["type"] == RETURNED]
+    if not reader.state.opened:
         return None
-    return Recorded(state, {one["number"]: one for one in entries if one["type"] == RETURNED and "number" in one})
+    return Recorded(reader.state, {one["number"]: one for one in records})
 
 
 def rescore(folder: Path, recorded: Recorded, check: ResultCheck) -> Recorded:

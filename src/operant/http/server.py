@@ -24,8 +24,10 @@ from operant.tracking.remote.receive import Receiver
 
 log = logging.getLogger("operant.web")
 
-_BACKLOG = 64
+_TAKEN_AT_ONCE = 16
 """Connections that are taken in one go, before any of them is counted."""
+_QUEUE = 1024
+"""Connections that wait to be taken. Whoever finds the queue full hears nothing, and tries again after a second."""
 _HEADER_SECONDS = 10.0
 # A body may take its time, as over a slow network, but after this grace it brings so many bytes a second.
 _BODY_GRACE = 20.0
@@ -84,13 +86,17 @@ def run_server(
             before_end()
             super().handle_exit(sig, frame)
 
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            listener.listen(_QUEUE)  # asyncio's own is as long as what it takes at once
+
     limits = Limits(app)
     config = uvicorn.Config(
         limits,
         log_level="warning",
         server_header=False,
         ws="none",
-        backlog=_BACKLOG,
+        backlog=_TAKEN_AT_ONCE,
         http=_limited_protocol(limits),
         h11_max_incomplete_event_size=65536,
         timeout_graceful_shutdown=patience,

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from operant import _threads
+from operant.errors import MissingExtraError
 
 
 def require(module: str) -> Any:
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except ImportError:
         name = module.partition(".")[0]
-        raise ImportError(f"this searcher needs {name}: pip install 'operant[search]'") from error
+        raise MissingExtraError(f"this searcher (for {name})", "search") from None
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -6,6 +6,7 @@ import importlib
 import threading
 from typing import Any
 
+from operant.errors import MissingExtraError
 from operant.framework.parallel.local_engine import ExitCallback, WorkerHandle
 from operant.framework.parallel.settings import RunnerSettings
 from operant.framework.parallel.spec import WorkerSpec
@@ -26,8 +27,8 @@ class RayEngine:
     def __init__(self, settings: RunnerSettings) -> None:
         try:
             ray: Any = importlib.import_module("ray")
-        except ImportError as error:
-            raise ImportError("engine='ray' needs Ray: pip install 'operant[ray]'") from error
+        except ImportError:
+            raise MissingExtraError("engine='ray'", "ray") from None
         self._ray = ray
         self._options = dict(settings.ray_options or {})
         if not ray.is_initialized():

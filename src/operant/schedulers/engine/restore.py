@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from operant._util.garbage import no_garbage_collection
 from operant._util.signing import sign
 from operant.assessors import AssessResult
 from operant.errors import UsageError
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
 from operant.schedulers.engine.monitor import Results
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, named_by, no_garbage_collection
+from operant.schedulers.engine.state import JobRecord, ProposalRecord, named_by
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
 from operant.schedulers.planning.plan import SearchPlan

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operant._util.garbage import no_garbage_collection
 from operant._util.signing import is_signed
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import is_alive
@@ -154,9 +153,9 @@ class SearchState:
     def fold_all(self, records: Iterable[dict[str, Any]], damage: Damage | None = None) -> SearchState:
         """Take note of records, or of lines that stand for several.
 
-        One that does not fit to those before (its proposal is in a damaged part) is passed over and added to
-        ``damage``, which is that of whoever reads the journal. So handlers look at all they need before they change
-        anything.
+        Their fields were looked at when they were read (:mod:`operant.tracking.journal.damage`). One that does not
+        fit to those before (its proposal is in a damaged part) is passed over and added to ``damage``, which is that
+        of whoever reads the journal. So handlers look at all they need before they change anything.
         """
         handlers = self._folds
         if damage is not None:
@@ -220,12 +219,12 @@ class SearchState:
 
     def _fold_placed(self, record: dict[str, Any]) -> None:
         name, texts = record["job"], {key: str(record.get(key, "")) for key in ("id", "node", "queue")}
-        since = self.places.get(self.jobs[name].id, {}).get("submitted", record["wall"] + 0)
+        since = self.places.get(self.jobs[name].id, {}).get("submitted", record["wall"])
         self.places[name] = {**texts, "submitted": since}
 
     def _fold_reported(self, record: dict[str, Any]) -> None:
-        point = record["step"], record["value"] + 0, record["wall"] + 0
-        self.reports.setdefault(record["job"], []).append(point)
+        point = record["step"], record["value"], record["wall"]
+        self.reports.setdefault(self.jobs[record["job"]].id, []).append(point)
 
     def _fold_planned(self, record: dict[str, Any]) -> None:
         """Jobs that never got a slot, named when the search is cut off."""
@@ -313,8 +312,6 @@ class SearchState:
         self.stopping = record
 
     def _fold_checked(self, record: dict[str, Any]) -> None:
-        if not record.keys() >= {"mean", "low", "high", "runs"}:
-            raise KeyError("mean")
         self.checks[record["number"]] = record
 
     def _fold_closed(self, record: dict[str, Any]) -> None:
@@ -407,18 +404,6 @@ class SearchState:
             job.status, job.reason = self.without_controller(job)
 
 
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Folding only makes objects that stay; looking for garbage among them takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def named_by(opened: Mapping[str, Any]) -> dict[str, Any]:
     """What of a record ``opened`` others act on: where a search came from, and the site of its jobs."""
     config = opened.get("config") or {}
@@ -427,13 +412,36 @@ def named_by(opened: Mapping[str, Any]) -> dict[str, Any]:
     return {"origin": opened.get("origin"), "site": config.get("site") or inner}
 
 
+class StateReader:
+    """The state of a search as its journal tells it; :meth:`read` reads on. Every view of a search is made of this."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = SearchState()
+        self.alive = False
+        """Whether the search had a controller when its journal was last looked at."""
+        self._journal = JournalReader(folder)
+
+    @property
+    def offset(self) -> int:
+        """How many bytes of the journal the state is made of."""
+        return self._journal.offset
+
+    def read(self) -> list[dict[str, Any]]:
+        """Fold the lines that were appended since, and return them."""
+        self.alive = controller_is_alive(self.folder)  # before the journal: its last words are then in it
+        lines = [line for _, _, line in self._journal.poll_lines()]
+        self.state.fold_all(lines, self._journal.damage)
+        self._journal.look_at_end(growing=self.alive, released=read_lease(self.folder).get("released", False))
+        return lines
+
+
 def read_state(folder: Path) -> tuple[SearchState, str]:
     """A search's state and its status: RUNNING, or how it ended; ERROR when its controller died without a word."""
-    alive = controller_is_alive(folder)  # before the journal: one that ends in between has then written its last record
-    reader = JournalReader(folder)
-    state = SearchState().fold_all((line for _, _, line in reader.poll_lines()), reader.damage)
-    reader.look_at_end(growing=alive, released=read_lease(folder).get("released", False))
-    if alive:
+    reader = StateReader(folder)
+    reader.read()
+    state = reader.state
+    if reader.alive:
         return state, Status.RUNNING
     state.settle_dead()
     return state, state.end_status

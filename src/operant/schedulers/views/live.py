@@ -9,11 +9,10 @@ from typing import Any
 
 from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
-from operant.schedulers.engine.state import JobRecord, SearchState, controller_is_alive
+from operant.schedulers.engine.state import JobRecord, StateReader
 from operant.schedulers.planning.limits import last_valid
 from operant.status import UNDER_WAY, Status, counts_of
-from operant.tracking.journal import JournalReader
-from operant.tracking.journal.lease import read_lease
+from operant.tracking.journal.trial_lines import job_of
 from operant.tracking.reading.summary import Annotations
 
 
@@ -23,13 +22,13 @@ class LiveSearch:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = folder.name
-        self.state = SearchState()
+        self._reader = StateReader(folder)
+        self.state = self._reader.state
         self.alive = False
         self.version = 0
         """Goes up whenever anything is different."""
         self.changed: dict[str, int] = {}
         """For each job the version at which it was last different."""
-        self._reader = JournalReader(folder)
         self._annotations = Annotations()
         self._rules: tuple[int | None, float | None] = (None, None)
         self.refresh()
@@ -41,20 +40,19 @@ class LiveSearch:
 
     def refresh(self) -> bool:
         """Read what was appended since; return whether anything is different."""
-        alive = controller_is_alive(self.folder)  # before the journal: its last words are then in it
-        records = [entry.record for entry in self._reader.poll()]
-        self.state.fold_all(records, self._reader.damage)
-        self._reader.look_at_end(growing=alive, released=read_lease(self.folder).get("released", False))
-        told = any(record["type"] == "message" for record in records)
+        lines = self._reader.read()
+        alive = self._reader.alive
+        told = any(line["type"] == "message" for line in lines)
         noted = self._annotations.update(self.folder, self.state.messages if told else None)
-        if not records and alive == self.alive and not noted:
+        if not lines and alive == self.alive and not noted:
             return False
         self.version += 1
-        for record in records:
-            if type(record.get("job")) is str:
-                self.changed[record["job"]] = self.version
-            if record["type"] == "opened":
-                self._rules = _rules(record)
+        for line in lines:
+            job = job_of(line)
+            if job is not None:
+                self.changed[job] = self.version
+            if line["type"] == "opened":
+                self._rules = _rules(line)
         if alive != self.alive:
             self.alive = alive
             for job in self.state.jobs.values():

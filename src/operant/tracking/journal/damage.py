@@ -1,7 +1,8 @@
 """Which records of a journal make sense, and what is said of those that do not.
 
-A journal may be damaged anywhere, or come from a stranger: whoever folds one gets only records whose fields are of the
-kinds that :data:`_KINDS` names, so that no later sum, comparison or path has to be on its guard.
+A journal may be damaged anywhere, or come from a stranger: whoever folds one gets only records that have the fields of
+their type (:data:`_NEEDED`), of the kinds that :data:`_KINDS` names, so that no later sum, comparison or path has to be
+on its guard.
 """
 
 from __future__ import annotations
@@ -26,10 +27,23 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "compare": (dict, _NONE), "origin": (dict, _NONE),
 }  # fmt: skip
 """What a field holds, in whatever record it stands. Fields that are not named here may hold anything."""
-_OPENED = {**_KINDS, "reward": (str, _NONE), "code": (str, _NONE), "unreadable": (int,)}
-"""The same in the record of a controller that begins, which names the reward and the code and does not hold them."""
-_NEEDED = {"begun": {"number", "config", "epoch"}, "done": {"number", "values", "of", "wall", "epoch"}}
-"""What lines must have that stand for several records."""
+_KINDS_OF: dict[str, dict[str, tuple[type, ...]]] = {
+    "opened": {**_KINDS, "reward": (str, _NONE), "code": (str, _NONE), "unreadable": (int,)},
+    "placed": {**_KINDS, "wall": _NUMBER},
+    "reported": {**_KINDS, "wall": _NUMBER, "value": _NUMBER},
+}
+"""The same in records of these types: one of a controller that begins names the reward and the code."""
+_NEEDED: dict[str, frozenset[str]] = {
+    kind: frozenset(fields.split())
+    for kind, fields in {
+        "opened": "config", "proposed": "number config", "filtered": "number", "begun": "number config epoch",
+        "submitting": "job number attempt token", "planned": "job number status", "placed": "job wall",
+        "started": "job wall", "reported": "job step value wall", "assessed": "job iteration", "ended": "job status",
+        "returned": "number time", "done": "number values of wall epoch", "observed": "number status values",
+        "raced": "number", "message": "content", "checked": "number mean low high runs",
+    }.items()
+}  # fmt: skip
+"""The fields that records of a type always have."""
 _TIMES = ("wall", "started", "time")
 _COUNTS = frozenset(("epoch", "number", "attempt", "seed", "code", "parent", "runs", "unreadable"))
 """Whole numbers that nobody makes floats of, however large they are."""
@@ -171,10 +185,10 @@ def _look_at(record: dict[str, Any]) -> tuple[tuple[str, ...] | None, bool]:
     holds more that must."""
     if type(record.get("type")) is not str:
         return None, False
-    kinds = _OPENED if record["type"] == "opened" else _KINDS
+    kinds = _KINDS_OF.get(record["type"], _KINDS)
     held = {key: type(value) for key, value in record.items() if key in kinds}
     numbers: tuple[str, ...] | None = None
-    whole = record.keys() >= _NEEDED.get(record["type"], set())
+    whole = record.keys() >= _NEEDED.get(record["type"], frozenset())
     if whole and all(kind in kinds[key] for key, kind in held.items()):
         numbers = tuple(
             key

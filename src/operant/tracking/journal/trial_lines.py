@@ -80,6 +80,11 @@ def records_in(line: Record) -> int:
     return 2 + ("returned" in line) + len(line.get("reports", ()))
 
 
+def job_of(line: Record) -> str | None:
+    """The job that a line is about, if it is about one."""
+    return str(line["number"]) if line["type"] in SEVERAL else line.get("job")
+
+
 def expand(line: Record) -> list[Record]:
     """The records that a line stands for: mostly itself."""
     make = _EXPANDED.get(line.get("type", ""))
@@ -95,7 +100,7 @@ def started_of(line: Record) -> float:
 def _begun(line: Record) -> list[Record]:
     number = line["number"]
     return [
-        {"type": "proposed", "number": number, "config": line["config"], **line.get("extras", {})},
+        {**line.get("extras", {}), "type": "proposed", "number": number, "config": line["config"]},
         {
             "type": "submitting",
             "job": str(number),
@@ -115,7 +120,7 @@ def _done(line: Record) -> list[Record]:
         for step, value, wall in line.get("reports", ())
     ]
     if "returned" in line:
-        found.append({"type": "returned", "number": number, **line["returned"]})
+        found.append({**line["returned"], "type": "returned", "number": number})
     found.append(
         {
             "type": "ended",
