@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import resource
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -90,16 +92,40 @@ def test_half_a_header_is_waited_for_only_so_long(served: Served, monkeypatch: p
     assert served.ask() == 200
 
 
+def segment_head(length: int) -> bytes:
+    return (
+        f"PUT /api/ingest/segment?run=r&name=seg-{'0' * 16}-00000.seg&offset=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: {length}\r\n\r\n"
+    ).encode()
+
+
 def test_a_body_must_come_at_a_pace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_BODY_GRACE", 0.5)
-    head = (
-        f"PUT /api/ingest/segment?run=r&name=seg-{'0' * 16}-00000.seg&offset=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-        f"Authorization: Bearer {TOKEN}\r\nContent-Length: 70000000\r\n\r\n"
-    ).encode()
-    stopped = served.connect(head + b"x" * 100)
+    stopped = served.connect(segment_head(70_000_000) + b"x" * 100)
     assert is_closed(stopped)
     stopped.close()
     assert served.ask() == 200
+
+
+def test_segments_take_no_memory_before_they_are_whole_nor_after_they_are_refused(served: Served) -> None:
+    whole, half = bytes(6 << 20), memoryview(bytes(5 << 20))
+    gc.disable()  # it may come late, as what is large need not be many objects
+    tracemalloc.start()
+    try:
+        standing = [served.connect(segment_head(len(whole))) for _ in range(8)]
+        for sock in standing:
+            sock.sendall(half)
+        for _ in range(4):
+            with served.connect(segment_head(len(whole))) as sock:
+                sock.sendall(whole)
+                assert b"400 Bad Request" in sock.recv(4096)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    for sock in standing:
+        sock.close()
+    assert held < 16 << 20, held
 
 
 def test_a_kept_connection_serves_one_request_after_the_other(served: Served) -> None:

@@ -46,7 +46,10 @@ def ingest_routes(receiver: Receiver) -> list[Route]:
 
         def store(body: IO[bytes]) -> int:
             body.seek(0)
-            return receiver.append(run, name, int(offset), body.read())
+            try:
+                return receiver.append(run, name, int(offset), body.read())
+            except OperantError as error:
+                raise error.with_traceback(None) from None  # the frames that it came through hold the whole body
 
         # Half-sent segments wait on disk; only whole ones are taken into memory, a few at a time.
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(receiver.root)) as body:

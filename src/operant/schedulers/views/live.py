@@ -48,9 +48,9 @@ class LiveSearch:
             return False
         self.version += 1
         for line in lines:
-            job = job_of(line)
-            if job is not None:
-                self.changed[job] = self.version
+            about = job_of(line)
+            if about is not None:
+                self.changed[about] = self.version
             if line["type"] == "opened":
                 self._rules = _rules(line)
         if alive != self.alive:

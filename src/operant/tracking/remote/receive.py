@@ -116,7 +116,7 @@ def _check_whole_blocks(name: str, offset: int, data: bytes) -> None:
         body = body[FILE_HEADER_SIZE:]
     elif offset < FILE_HEADER_SIZE or offset % 8:
         raise UsageError(f"offset {offset} is not at the start of a block")
-    scan = scan_blocks(memoryview(bytes(body)))
+    scan = scan_blocks(body)
     if scan.gaps or scan.end != len(body):
         raise UsageError(f"the data for {name} at offset {offset} is not made of whole, undamaged blocks")
 
