@@ -12,6 +12,12 @@ from typing import Any
 __all__ = ["CONTINUOUS", "Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
 
 CONTINUOUS = ("ddpg", "td3", "sac")
+POSITIONS = {
+    "operant.envs.positions:CartPolePositions": ("CartPole-v1", [0, 2]),
+    "operant.envs.positions:PendulumPositions": ("Pendulum-v1", [0, 1]),
+    "operant.envs.positions:MountainCarContinuousPositions": ("MountainCarContinuous-v0", [0]),
+}
+"""Tasks without velocities: Gymnasium's, and what is told of its observations."""
 
 
 def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -58,8 +64,12 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
             for name, key in (("learning_rate", "anneal_learning_rate"), ("clip_range", "anneal_clip"))
             if ours.get(key)
         ),
-        "model": {key: model[key] for key in ("hidden", "activation", "orthogonal", "log_std")},
+        "model": {key: model[key] for key in ("hidden", "activation", "orthogonal", "log_std", *_memory(model))},
     }
+
+
+def _memory(model: dict[str, Any]) -> tuple[str, ...]:
+    return ("recurrent", "recurrent_size") if model["recurrent"] else ()
 
 
 def _continuous(ours: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +109,9 @@ def make_vector_env(settings: dict[str, Any], num_envs: int, seed: int, training
     from stable_baselines3.common.vec_env import VecNormalize
 
     env = settings["env"]
-    made = make_vec_env(env["id"], n_envs=num_envs, seed=seed, env_kwargs=env["arguments"] or None)
+    name, columns = POSITIONS.get(env["id"], (env["id"], None))
+    wrapper = None if columns is None else _telling(columns)
+    made = make_vec_env(name, num_envs, seed, wrapper_class=wrapper, env_kwargs=env["arguments"] or None)
     if env["normalize_obs"] or env["normalize_reward"]:
         made = VecNormalize(
             made,
@@ -143,8 +155,32 @@ def make_model(settings: dict[str, Any], seed: int, library: str = "sb3") -> Any
         torch.set_num_threads(1)
         policy["activation_fn"] = {"tanh": nn.Tanh, "relu": nn.ReLU}[model["activation"]]
         arguments["device"] = "cpu"
+    if model.get("recurrent"):
+        from sb3_contrib import RecurrentPPO
+
+        if model["recurrent"] != "lstm":
+            raise SystemExit("SB3-contrib's memory is an LSTM")
+        policy["lstm_hidden_size"] = model["recurrent_size"]
+        return RecurrentPPO("MlpLstmPolicy", env, policy_kwargs=policy, seed=seed, verbose=0, **arguments)
     made = getattr(peer, algorithm.upper())
     return made("MlpPolicy", env, policy_kwargs=policy, seed=seed, verbose=0, **arguments)
+
+
+def _telling(columns: list[int]) -> Any:
+    """A wrapper that tells some numbers of each observation."""
+    import gymnasium
+    import numpy as np
+
+    class Telling(gymnasium.ObservationWrapper):  # type: ignore[misc,type-arg]
+        def __init__(self, env: Any) -> None:
+            super().__init__(env)
+            whole = env.observation_space
+            self.observation_space = gymnasium.spaces.Box(whole.low[columns], whole.high[columns], dtype=np.float32)
+
+        def observation(self, observation: Any) -> Any:
+            return observation[columns]
+
+    return Telling
 
 
 def _gaussian(scale: float, shape: tuple[int, ...]) -> Any:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers, pinned
-from _sb3 import fingerprint, make_model, make_vector_env, sb3_settings
+from _sb3 import POSITIONS, fingerprint, make_model, make_vector_env, sb3_settings
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "scores.json"
@@ -41,6 +41,9 @@ EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
 # Preset -> steps, where the preset's own would take the peer too long: then both sides make fewer.
 ROWS: dict[str, int | None] = {
     "cartpole-ppo": None,
+    "cartpole-positions-ppo": None,
+    "pendulum-positions-ppo": None,
+    "mountaincarcontinuous-positions-ppo": None,
     "cartpole-dqn": 20_000,
     "cartpole-a2c": 100_000,
     "acrobot-ppo": 100_000,
@@ -233,6 +236,7 @@ def random_return(env: dict[str, Any], results: Results) -> float:
     """The mean return of episodes of random actions."""
     import gymnasium
 
+    env = {**env, "id": POSITIONS.get(env["id"], (env["id"],))[0]}
     row = " ".join([env["id"], *(f"{key}={value}" for key, value in env["arguments"].items())])
     found = results.get("random", row, FINAL_SEED)
     if found is None:

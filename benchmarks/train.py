@@ -52,6 +52,7 @@ _FROM_REPLAY = ("algorithm.learning_starts=100", "algorithm.buffer=100000")
 _LARGE, _SMALL = "model.hidden=[256,256]", "model.hidden=[64,64]"
 CASES = {
     "ppo": Case("cartpole-ppo", 40_960, 10_240, ("sb3", "tianshou", "rllib")),
+    "ppo-lstm": Case("cartpole-positions-ppo", 8_192, 2_048, ("sb3",)),
     "a2c": Case("cartpole-a2c", 160_000, 16_000, ("sb3",)),
     "dqn": Case("cartpole-dqn", 6_144, 6_144, ("sb3", "tianshou", "rllib")),
     "ppo-halfcheetah": Case("halfcheetah-ppo", 6_144, 4_096, ("sb3",)),

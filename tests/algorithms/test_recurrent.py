@@ -8,13 +8,15 @@ import torch
 from torch import nn
 
 from operant.algorithms import find_algorithm
-from operant.data.batches import replace_rows
+from operant.data.batches import replace_rows, rollout_batch
 from operant.data.sequences import Sequences, split_rollout
 from operant.envs import make_env
 from operant.errors import UsageError
+from operant.framework import Context
 from operant.models import ModelSettings
 from operant.training import load_policy, train
 from operant.training.collecting import Collector
+from operant.training.middleware import gae_estimator
 from operant.training.sources import make_source
 
 
@@ -200,9 +202,6 @@ def test_who_has_no_memory_says_so():
         rollout(ModelSettings(recurrent="ltsm"))
     with pytest.raises(UsageError, match="a module of your own remembers if it has initial_state"):
         ModelSettings(recurrent="lstm", network=Counting)
-    with pytest.raises(UsageError, match=r"let `learn` estimate them"):
-        algorithm, batch = rollout(MODELS["gru"])
-        algorithm.values(batch["obs"][0])
 
 
 def test_a_loaded_policy_hands_its_state_back_and_forth(tmp_path):
@@ -227,3 +226,33 @@ def test_a_loaded_policy_hands_its_state_back_and_forth(tmp_path):
         state = None if one.done[0] else state
     with pytest.raises(UsageError, match="this policy has memory: act_from"):
         policy.act(obs)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "columns"),
+    [("CartPole", "CartPole-v1", [0, 2]), ("Pendulum", "Pendulum-v1", [0, 1])],
+)
+def test_tasks_without_velocities_are_the_same_tasks(name, of, columns):
+    told, whole = make_env(f"operant.envs.positions:{name}Positions", 3, seed=2), make_env(of, 3, seed=2)
+    assert told.max_episode_steps == whole.max_episode_steps
+    np.testing.assert_array_equal(told.reset(2), whole.reset(2)[:, columns])
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        action = rng.integers(2, size=3) if name == "CartPole" else rng.uniform(-2, 2, size=(3, 1)).astype(np.float32)
+        one, other = told.step(action), whole.step(action)
+        np.testing.assert_array_equal(one.obs, other.obs[:, columns])
+        np.testing.assert_array_equal(one.reward, other.reward)
+        if other.final_obs is not None:
+            np.testing.assert_array_equal(one.final_obs[one.done], other.final_obs[other.done][:, columns])
+
+
+def test_middleware_learns_with_memory_from_trajectories():
+    algorithm, _ = rollout(MODELS["lstm"])
+    collector = Collector(make_env("CartPole-v1", 3, seed=0), algorithm, rng=np.random.default_rng(0))
+    collector.reset(0)
+    steps = collector.trajectory(20)
+    assert steps[0]["state"].shape == (3, 20)
+    metrics, _ = algorithm.learn(rollout_batch(steps))
+    assert np.isfinite(metrics["policy_loss"])
+    with pytest.raises(UsageError, match=r"let `learn` estimate them"):
+        gae_estimator(algorithm, 0.9, 0.9)(Context(trajectory=steps))

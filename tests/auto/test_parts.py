@@ -323,3 +323,9 @@ def test_a_policy_with_state_noise_says_how_likely_its_actions_are():
     obs = frame.algorithm.adapter.adapt(state["state"].numpy())
     part = Prepared(obs, action.numpy(), None, *[np.zeros(3, np.float32)] * 4)
     torch.testing.assert_close(log_prob, frame.algorithm._torch_forward(part)[0].detach())
+
+
+def test_a_policy_with_memory_is_not_for_frames():
+    frame = frame_with("PPO", model={"recurrent": "gru"})
+    with pytest.raises(UsageError, match="train policies with memory by `operant train`"):
+        frame.act({"state": np.zeros((1, 4), np.float32)})

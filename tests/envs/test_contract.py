@@ -23,6 +23,7 @@ OURS = {
     "dict": lambda: make_env("operant.envs.identity:DictIdentity", 3),
     "several": lambda: make_env("operant.envs.identity:MultiDiscreteIdentity", 3),
     "memory": lambda: make_env("operant.envs.identity:MemoryIdentity", 3),
+    "positions": lambda: make_env("operant.envs.positions:MountainCarContinuousPositions", 2, max_episode_steps=50),
     "adapted": lambda: make_env(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="async")),
     "workers": lambda: make_env("CartPole-v1", 3, workers=2, max_episode_steps=40),
 }

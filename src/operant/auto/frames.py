@@ -170,6 +170,10 @@ class Frame:
 
     def _act(self, state: Mapping[str, Any], explore: bool, **kwargs: Any) -> ActOut:
         raw, mask = self._observed(state)
+        if "state" in self._algorithm().data.fields:
+            raise UsageError(
+                "frames have no memory from one act to the next: train policies with memory by `operant train`"
+            )
         wrong = sorted(kwargs.keys() - {"epsilon"})
         if wrong or (kwargs and self.sampled):
             takes = "a policy that is sampled takes none" if self.sampled else "`epsilon` is"
