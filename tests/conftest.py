@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import random
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Generator, Iterator
@@ -67,3 +70,12 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     (work / ".operant").mkdir(parents=True)
     monkeypatch.chdir(work)
     yield
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Weights and numbers that a test draws without a seed are the same each time."""
+    random.seed(0)
+    for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        if name in sys.modules:
+            operator.attrgetter(seed)(sys.modules[name])(0)

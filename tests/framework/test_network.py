@@ -178,7 +178,8 @@ def test_strangers_who_fill_every_place_and_send_a_byte_now_and_then_lock_nobody
         assert listener.linked.wait(30)
         for sock in strangers:
             sock.close()
-    assert sum("refused a connection" in record.message for record in caplog.records) <= 1
+    # A hundred were refused. Another hub of this process may have had its one word meanwhile, too.
+    assert sum("refused a connection" in record.message for record in caplog.records) <= 2
 
 
 def test_one_byte_after_the_other_does_not_prolong_a_handshake(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,12 +61,14 @@ class MemoryReader:
 
     def result(self, info: Mapping[str, Any]) -> tuple[float | None, str | None]:
         """As that of :class:`JobReader`; the values of a call come with its end."""
-        self.values = info.get("values", self.values)
+        self.values = values = info.get("values", self.values)
+        value = values.get(self.rule.attribute)
+        if value is not None:
+            return float(value), None
         points = [float(point["value"]) for point in self.history()]
-        if points and self.rule.attribute not in self.values:
+        if points and self.rule.attribute not in values:
             return self.rule.reward_of(points), None
-        value = self.values.get(self.rule.attribute)
-        return (None, f"it returned no {self.rule.attribute!r}") if value is None else (float(value), None)
+        return None, f"it returned no {self.rule.attribute!r}"
 
 
 class Attempt:
@@ -254,8 +256,9 @@ class LiveState(SearchState):
         # By hand, here and in `started`: of what a trial of a thread costs the encoder would be a tenth.
         epoch, seed = self.journal.epoch, "null" if job.seed is None else job.seed
         line = f'{{"type":"submitting","epoch":{epoch},"job":"{job.id}","number":{job.number},"seed":{seed},"attempt":'
-        record = {"type": "submitting", "job": job.id, "number": job.number, "seed": job.seed}
-        self._write(f'{line}{number},"token":"{token}"}}', {**record, "attempt": number, "token": token})
+        record = {"type": "submitting", "job": job.id, "number": job.number, "seed": job.seed, "attempt": number}
+        record["token"] = token
+        self._write(f'{line}{number},"token":"{token}"}}', record)
         self.running[token] = Attempt(job, reader, now)
 
     def started(self, attempt: Attempt, wall: float | None) -> None:

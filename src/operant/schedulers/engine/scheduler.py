@@ -7,7 +7,7 @@ controller that dies at any moment can be followed by another that goes on where
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -247,6 +247,7 @@ class Dispatcher:
         self.results = results
         self._filtered_in_row = 0
         self._disk_full_until = 0.0
+        self._secrets = _secrets()
 
     def dispatch(self, now: float) -> None:
         """Fill the free slots. What is to be started is in the journal before the site hears of it."""
@@ -318,7 +319,7 @@ class Dispatcher:
                 state.ready.appendleft(job)
                 return None
         number = job.attempt + 1
-        token = make_token(job.id, number, secrets.token_hex(8))
+        token = make_token(job.id, number, next(self._secrets))
         reader: JobReader | MemoryReader
         try:
             if self.workspace is not None:
@@ -341,3 +342,11 @@ class Dispatcher:
         self._disk_full_until = self.state.clock.now() + DISK_FULL_SECONDS
         self.state.delay(job, DISK_FULL_SECONDS)
         self.state.note("the disk is full: no job is started until there is room")
+
+
+def _secrets() -> Iterator[str]:
+    """Sixteen hexadecimal digits that nobody can guess, again and again; the system is asked for many at once."""
+    while True:
+        drawn = secrets.token_hex(8 * 128)
+        for place in range(0, len(drawn), 16):
+            yield drawn[place : place + 16]
