@@ -17,8 +17,19 @@ class TestPPO(AlgorithmContract):
     settings: ClassVar = {"rollout": 8, "minibatch": 12, "epochs": 2, "anneal_learning_rate": True}
 
 
+class TestRecurrentPPO(AlgorithmContract):
+    name = "ppo"
+    settings: ClassVar = {"rollout": 8, "minibatch": 12, "epochs": 2}
+    model: ClassVar = {"hidden": [8], "recurrent": "lstm", "recurrent_size": 8, "sequence": 5}
+
+
 class TestA2C(AlgorithmContract):
     name = "a2c"
+
+
+class TestRecurrentA2C(AlgorithmContract):
+    name = "a2c"
+    model: ClassVar = {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}
 
 
 class TestDQN(AlgorithmContract):

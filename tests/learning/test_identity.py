@@ -74,6 +74,18 @@ def test_it_learns(root, env, algorithm, steps, threshold):
     assert result.final_return >= threshold
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "steps"),
+    [({**PPO, "gamma": 0.9}, 10_000), ({**A2C, "gamma": 0.9, "learning_rate": 1e-2}, 16_000)],
+    ids=lambda one: one["name"] if isinstance(one, dict) else "",
+)
+def test_it_learns_what_only_memory_can(root, algorithm, steps):
+    result = train(
+        config("MemoryIdentity", algorithm, steps, recurrent="gru", recurrent_size=16, hidden=[16]), root=root
+    )
+    assert result.final_return >= 0.95
+
+
 def weights_of(root, result):
     _, state = CheckpointStore(Run.open(result.run_id, root).folder / "checkpoints").load()
     return state["algorithm"]["weights"]

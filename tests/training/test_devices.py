@@ -27,6 +27,11 @@ CONFIGS: dict[str, Any] = {
         "model": {"state_noise": True},
     },
     "a2c": {"env": {"id": "Pendulum-v1", "num_envs": 2}, "algorithm": {"name": "a2c"}},
+    "lstm": {
+        "env": {"id": "CartPole-v1", "num_envs": 2},
+        "algorithm": {"name": "ppo", "rollout": 50, "epochs": 2},
+        "model": {"recurrent": "lstm", "recurrent_size": 8},
+    },
     "masked": {
         "env": {"id": "operant.envs.identity:MaskedIdentity", "num_envs": 2},
         "algorithm": {"name": "a2c", "optimizer": "adam"},

@@ -157,6 +157,11 @@ def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
 
+@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+def test_what_a_policy_remembers_is_resumed_too(root, algorithm):
+    test_resumed_equals_uninterrupted(root, algorithm, CARTPOLE, recurrent="lstm", recurrent_size=8, sequence=6)
+
+
 class Unsavable:
     def __new__(cls, **kwargs):
         import gymnasium

@@ -23,6 +23,8 @@ class BasePolicy:
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
+    may_remember: ClassVar[bool] = False
+    """Whether its network may have memory."""
 
     def __init__(
         self,
@@ -34,6 +36,8 @@ class BasePolicy:
     ) -> None:
         self.settings: Any = self.Settings() if settings is None else settings
         self.model = self.default_model if model is None else model
+        if self.model.recurrent and not self.may_remember:
+            raise UsageError(f"{type(self).__name__} has no form with memory: leave model.recurrent empty")
         self.adapter = ObservationAdapter(observation_space, as_row=not self.model.has_own_modules)
         self.actions = action_spec(action_space)
         self.data = self.data_spec(self.settings)
@@ -68,10 +72,17 @@ class BasePolicy:
         epsilon: float | None = None,
     ) -> ActOut:
         adapted = self.adapter.adapt(obs)
-        act = self.actor(rng if explore else None, 1, count_rows(adapted), epsilon=epsilon)
+        rows = count_rows(adapted)
+        if state is None and "state" in self.data.fields:
+            state = self.initial_state(rows)
+        act = self.actor(rng if explore else None, 1, rows, epsilon=epsilon)
         action, stored, extras = act(adapted, mask, state)
-        told = {"action": stored, **extras, **self._about(adapted, stored, mask)}
-        return ActOut(action, extras.get("state"), told)
+        told = {"action": stored, **extras, **self._about(adapted, stored, mask, state)}
+        return ActOut(action, told.pop("state", None), told)
+
+    def initial_state(self, rows: int) -> Any:
+        """What a policy with memory remembers at the beginning of an episode [rows, …]."""
+        return self.network.initial_state(rows)
 
     @property
     def outputs(self) -> int:
@@ -83,9 +94,16 @@ class BasePolicy:
     def from_env(self, action: Array) -> Array:
         return action
 
-    def _about(self, obs: Any, action: Array, mask: Array | None) -> dict[str, Any]:
+    def _about(self, obs: Any, action: Array, mask: Array | None, state: Any) -> dict[str, Any]:
         """What `act` says of actions besides what its actor does, such as their log-probability."""
         return {}
+
+    def _remember(self) -> bool:
+        """Have states stored if the network has memory; returns whether it has."""
+        remembers = hasattr(self.network, "initial_state")
+        if remembers:
+            self.data = self.data.remembering(self.model.sequence, self.model.burn_in)
+        return remembers
 
     def _place(self, *networks: Any, fused: bool = False) -> Any:
         """Put networks on the device that the model's settings name, and set `_modes`, which holds them in evaluation

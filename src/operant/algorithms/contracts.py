@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -92,6 +92,13 @@ class DataSpec:
         if self.unit not in units:
             raise UsageError(f"{self.source} data come by {', '.join(units)}; DataSpec.unit is {self.unit!r}")
 
+    def remembering(self, length: int, burn_in: int) -> DataSpec:
+        """The same for a policy with memory: states are stored, and what comes from replay are sequences."""
+        fields = (*self.fields, "state")
+        if self.source == "fresh":
+            return replace(self, fields=fields)
+        return replace(self, fields=fields, unit="sequence", length=length, burn_in=burn_in)
+
     @property
     def on_policy(self) -> bool:
         """Whether the policy that learns must be the one that acted."""
@@ -107,7 +114,8 @@ class Policy(Protocol):
     model: ModelSettings
     """Of the networks."""
     data: DataSpec
-    """What its algorithm learns from: collectors store these fields. What `data_spec(settings)` of the class says."""
+    """What its algorithm learns from: collectors store these fields. What `data_spec(settings)` of the class says; of a
+    network with memory `remembering`."""
     adapter: ObservationAdapter
     """Turns observations into what networks take: collectors adapt each once."""
     actions: ActionSpec

@@ -16,7 +16,9 @@ from operant.algorithms.contracts import Actor, Array, DataSpec
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.heads import Gaussian, Head, StateGaussian, make_head
 from operant.algorithms.on_policy_settings import OnPolicySettings
+from operant.data.sequences import Sequences, by_environment, pairs, split_rollout
 from operant.data.trees import tree_map
+from operant.errors import UsageError
 from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
@@ -41,11 +43,22 @@ class Prepared:
     value: Array
     advantage: Array
     target: Array
+    sequences: Sequences | None = None
+    """Of policies with memory: which rows follow each other."""
 
     def __len__(self) -> int:
         return len(self.action)
 
-    def rows(self, index: Array) -> Prepared:
+    def take(self, chosen: Array) -> Prepared:
+        """Some rows, or of a policy with memory some sequences."""
+        if self.sequences is None:
+            return self._rows(chosen)
+        index, sequences = self.sequences.take(chosen)
+        part = self._rows(index)
+        part.sequences = sequences
+        return part
+
+    def _rows(self, index: Array) -> Prepared:
         return Prepared(
             tree_map(lambda part: part[index], self.obs),
             self.action[index],
@@ -61,6 +74,7 @@ class ActorCriticPolicy(BasePolicy):
     """The policy of an actor-critic network: sampled from its distribution, or the most likely action."""
 
     settings: OnPolicySettings
+    may_remember = True
 
     def __init__(
         self,
@@ -75,11 +89,12 @@ class ActorCriticPolicy(BasePolicy):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
+        self._remembers = self._remember()
         self._head: Head = make_head(self.actions)
         if model.state_noise:
             assert self.network.log_std is not None
             self._head = StateGaussian(self.actions, len(self.network.log_std), model.state_noise_steps)
-        plain = self.network.encoder is None and self.adapter.is_flat
+        plain = self.network.encoder is None and self.adapter.is_flat and not self._remembers
         fused = model.fused and plain and is_fusable(self.network.actor) and is_fusable(self.network.critic)
         self._device = self._place(self.network, fused=fused)
         self._flat = FlatParameters(self.network)
@@ -139,16 +154,37 @@ class ActorCriticPolicy(BasePolicy):
                 for_env = action = head.choose(output, noise)
             return for_env, action, {"log_prob": self._log_prob(obs, action, mask)[0]} if with_log_prob else _NOTHING
 
-        return act
+        def act_with_memory(obs: Any, mask: Array | None, state: Any) -> tuple[Array, Array, dict[str, Any]]:
+            noise = next(noise_of_steps)
+            output, spread, after = self._one_step(obs, self.initial_state(rows) if state is None else state)
+            output = head.mask(output, mask)
+            action = head.choose(output, noise, spread) if isinstance(head, Gaussian) else head.choose(output, noise)
+            for_env = head.to_env(action) if isinstance(head, Gaussian) else action
+            extras = {"state": after}
+            if with_log_prob:
+                extras["log_prob"] = head.evaluate(output, action, spread)[0]
+            return for_env, action, extras
 
-    def _about(self, obs: Any, action: Array, mask: Array | None) -> dict[str, Any]:
-        log_prob, entropy = self._log_prob(obs, action, mask)
+        return act_with_memory if self._remembers else act
+
+    def _one_step(self, obs: Any, state: Any) -> tuple[Array, Any, Any]:
+        """Logits or means of a network with memory, the spread of continuous actions, and the state after the step."""
+        with torch.no_grad(), self._modes.acting():
+            output, hidden, after = self.network.step(to_tensors(obs, self._device), to_tensors(state, self._device))
+        spread = (to_array(hidden), self._log_std) if isinstance(self._head, StateGaussian) else self._log_std
+        return to_array(output), spread, tree_map(to_array, after)
+
+    def _about(self, obs: Any, action: Array, mask: Array | None, state: Any) -> dict[str, Any]:
+        log_prob, entropy = self._log_prob(obs, action, mask, state)
         return {"log_prob": log_prob, "entropy": entropy}
 
-    def _log_prob(self, obs: Any, action: Array, mask: Array | None = None) -> tuple[Array, Array]:
+    def _log_prob(self, obs: Any, action: Array, mask: Array | None = None, state: Any = None) -> tuple[Array, Array]:
         """Log-probability of actions (as they are learned from) for adapted observations, and the entropy."""
-        output = self._head.mask(self._policy_output(obs), mask)
-        log_prob, entropy, _ = self._head.evaluate(output, action, self._spread(obs))
+        if self._remembers:
+            output, spread, _ = self._one_step(obs, state)
+        else:
+            output, spread = self._policy_output(obs), self._spread(obs)
+        log_prob, entropy, _ = self._head.evaluate(self._head.mask(output, mask), action, spread)
         return log_prob, entropy
 
 
@@ -157,8 +193,9 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
 
     A rollout is a mapping with ``obs`` [T+1, N, …] (the last row is what the last step led to), ``action``,
     ``reward``, ``terminated``, ``truncated`` [T, N], ``final_obs`` [k, …] with ``final_at`` [k] (the last observations
-    of truncated episodes and their places t·N+n), and ``mask`` [T, N, A] or None. Where it has ``advantage`` and
-    ``value`` [T, N] already, ``obs`` has T rows and the last four are not needed.
+    of truncated episodes and their places t·N+n), and ``mask`` [T, N, A] or None; for policies with memory ``state``
+    [T, N, …] before each step. Without memory it may have ``advantage`` and ``value`` [T, N] already: ``obs`` has T
+    rows then, and ``terminated``, ``truncated`` and last observations are not needed.
     """
 
     policy_class = ActorCriticPolicy
@@ -190,6 +227,8 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
 
     def values(self, obs: Any) -> Array:
         """The value of adapted observations."""
+        if self._remembers:
+            raise UsageError("values of a policy with memory depend on what came before: let `learn` estimate them")
         if self._critic is not None:
             return self._critic.forward(obs, 1)[:, 0].copy()
         with torch.no_grad(), self._modes.acting():
@@ -197,6 +236,8 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
 
     def _prepare(self, batch: Any, with_log_prob: bool = True) -> Prepared:
         """Values, advantages and (for ratios) log-probabilities under the policy as it is before the update."""
+        if self._remembers:
+            return self._prepare_sequences(batch, with_log_prob)
         reward = np.asarray(batch["reward"])
         steps, rows = reward.shape
         flat_obs = tree_map(lambda part: part.reshape(-1, *part.shape[2:]), batch["obs"])
@@ -220,7 +261,10 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
         if len(batch["final_at"]):
             next_value.reshape(-1)[batch["final_at"]] = self.values(batch["final_obs"])
         value = value[:-1]
-        advantage = advantages(
+        return value.reshape(-1), self._estimate(batch, value, next_value).reshape(-1)
+
+    def _estimate(self, batch: Any, value: Array, next_value: Array) -> Array:
+        return advantages(
             batch["reward"],
             batch["terminated"],
             batch["truncated"],
@@ -229,7 +273,51 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
             gamma=self.settings.gamma,
             lam=self.settings.gae_lambda,
         )
-        return value.reshape(-1), advantage.reshape(-1)
+
+    # -- with memory -------------------------------------------------------------------------------------------------
+    def _prepare_sequences(self, batch: Any, with_log_prob: bool) -> Prepared:
+        """As `_prepare`; the network runs through each sequence from the state that was stored for its first step."""
+        steps, rows = batch["reward"].shape
+        sequences = split_rollout(batch["terminated"] | batch["truncated"], batch["state"], self.model.sequence)
+        obs = by_environment(tree_map(lambda part: part[:steps], batch["obs"]))
+        action = by_environment(batch["action"])
+        mask = batch.get("mask")
+        mask = None if mask is None else by_environment(mask)
+        output, value, spread = self._unroll(obs, sequences)
+        by_step = value.reshape(rows, steps).T
+        advantage = by_environment(self._estimate(batch, by_step, self._next_values(batch, by_step)))
+        log_prob = value
+        if with_log_prob:
+            log_prob, _, _ = self._head.evaluate(self._head.mask(output, mask), action, spread, False)
+        return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value, sequences)
+
+    def _next_values(self, batch: Any, value: Array) -> Array:
+        """Values of what each step truly led to. Where that is not the next row (at truncations and behind the last
+        step) they come of two steps: from the state before, through the step, to the observation after it."""
+        steps, rows = value.shape
+        at, obs = np.arange((steps - 1) * rows, steps * rows), tree_map(lambda part: part[-1], batch["obs"])
+        if len(batch["final_at"]):
+            at = np.concatenate([at, batch["final_at"]])
+            obs = tree_map(lambda *parts: np.concatenate(parts), obs, batch["final_obs"])
+        before, state = (tree_map(lambda part: part[at // rows, at % rows], batch[name]) for name in ("obs", "state"))
+        both, sequences = pairs(before, obs, state, len(at))
+        found = self._unroll(both, sequences)[1][1::2]
+        following = np.empty((steps, rows), value.dtype)
+        following[:-1], following[-1] = value[1:], found[:rows]
+        # A truncation at the last step counts, not the episode that began behind it.
+        following.reshape(-1)[batch["final_at"]] = found[rows:]
+        return following
+
+    def _unroll(self, obs: Any, sequences: Sequences) -> tuple[Array, Array, Any]:
+        """Logits or means, values, and the spread of continuous actions, without gradient."""
+        with torch.no_grad(), self._modes.acting():
+            output, value, hidden = self._unrolled(to_tensors(obs, self._device), sequences)
+        spread = (to_array(hidden), self._log_std) if isinstance(self._head, StateGaussian) else self._log_std
+        return to_array(output), to_array(value), spread
+
+    def _unrolled(self, obs: Any, sequences: Sequences) -> Any:
+        where = (to_tensors(one, self._device) for one in (sequences.state, sequences.place, sequences.at))
+        return self.network.unroll(obs, *where)
 
     def _apply_gradient(self, limit: float, rate: float) -> float:
         """One optimizer step with the gradient at hand; returns its norm."""
@@ -242,11 +330,15 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
     def _torch_forward(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities, entropies and values of rows, with autograd."""
         obs = to_tensors(part.obs, self._device)
-        policy, value = self.network(obs)
+        if part.sequences is None:
+            policy, value = self.network(obs)
+            hidden = self.network.policy_features(obs) if isinstance(self._head, StateGaussian) else None
+        else:
+            policy, value, hidden = self._unrolled(obs, part.sequences)
         mask = None if part.mask is None else to_tensors(part.mask, self._device)
         spread: Any = self.network.log_std
         if isinstance(self._head, StateGaussian):
-            spread = (self.network.policy_features(obs), spread)
+            spread = (hidden, spread)
         log_prob, entropy = self._head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
         return log_prob, entropy, value
 

@@ -173,18 +173,26 @@ class PPO(OnPolicy):
         return metrics, None
 
     def _minibatches(self, data: Prepared) -> list[Prepared]:
-        settings = self.settings
-        order = self._rng.permutation(len(data))
         parts = []
-        for start in range(0, len(data), settings.minibatch):
-            index = order[start : start + settings.minibatch]
-            if len(index) < 2:
+        for index in self._shuffled(data):
+            part = data.take(index)
+            if len(part) < 2:
                 continue  # one row has no deviation to scale by
-            part = data.rows(index)
-            if settings.normalize_advantage:
+            if self.settings.normalize_advantage:
                 part.advantage = normalized(part.advantage)
             parts.append(part)
         return parts
+
+    def _shuffled(self, data: Prepared) -> list[Array]:
+        """Numbers of the rows of each minibatch, or of a policy with memory those of whole sequences."""
+        size = self.settings.minibatch
+        if data.sequences is None:
+            order = self._rng.permutation(len(data))
+            return [order[start : start + size] for start in range(0, len(data), size)]
+        order = self._rng.permutation(len(data.sequences))
+        parts = max(1, round(len(data) / size))
+        part_of = (np.cumsum(data.sequences.length[order]) - 1) * parts // len(data)
+        return np.split(order, np.flatnonzero(np.diff(part_of)) + 1)
 
     def _step(self, part: Prepared, clip: float, rate: float, measure: bool) -> Metrics:
         settings = self.settings

@@ -13,6 +13,7 @@ from torch import nn
 from operant.errors import UsageError, nearest
 from operant.models.loading import load_module
 from operant.models.observations import ObservationAdapter
+from operant.models.recurrent import Memory, OwnRecurrentActorCritic, RecurrentActorCritic, remembers
 from operant.models.settings import ModelSettings
 from operant.models.spaces import ActionSpec
 
@@ -250,19 +251,28 @@ def call_module(module: nn.Module, obs: Any, **further: Any) -> Any:
     return module(**{name: obs[name] for name in names})
 
 
-def build_actor_critic(adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings) -> ActorCritic:
+def build_actor_critic(
+    adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings
+) -> ActorCritic | RecurrentActorCritic | OwnRecurrentActorCritic:
     """The networks of PPO and A2C."""
     log_std = None if actions.discrete else torch.full((actions.outputs,), float(settings.log_std))
     if settings.state_noise and (actions.discrete or settings.network is not None):
         raise UsageError("model.state_noise is for continuous actions, and for a policy that is a chain of layers")
     if settings.network is not None:
-        return ActorCritic(load_module(settings.network, settings.arguments), None, None, log_std)
+        own = load_module(settings.network, settings.arguments)
+        return OwnRecurrentActorCritic(own, log_std) if remembers(own) else ActorCritic(own, None, None, log_std)
     own_actor = load_module(settings.actor, settings.arguments) if settings.actor is not None else None
     own_critic = load_module(settings.critic, settings.arguments) if settings.critic is not None else None
+    if any(one is not None and remembers(one) for one in (own_actor, own_critic)):
+        raise UsageError("a module with initial_state is both, policy and value: name it as model.network")
     if (own_actor is None or own_critic is None) and not adapter.is_flat and (own_actor or own_critic):
         raise UsageError("with pictures or dict observations give both `actor` and `critic`, `network`, or neither")
     encoder = None if adapter.is_flat or own_actor is not None else Encoder(adapter)
     size = adapter.size if encoder is None else encoder.features
+    memories = None
+    if settings.recurrent:
+        memories = [Memory(settings.recurrent, size, settings.recurrent_size) for _ in ("actor", "critic")]
+        size = settings.recurrent_size
     actor = own_actor or build_mlp(size, settings.hidden, actions.outputs, settings.activation)
     critic = own_critic or build_mlp(size, settings.hidden, 1, settings.activation)
     if settings.orthogonal:
@@ -274,6 +284,9 @@ def build_actor_critic(adapter: ObservationAdapter, actions: ActionSpec, setting
             _orthogonal(critic, 1.0)
     if settings.state_noise:
         log_std = torch.full((_last_inputs(actor), actions.outputs), float(settings.log_std))
+    if memories:
+        assert isinstance(actor, nn.Sequential) and isinstance(critic, nn.Sequential)
+        return RecurrentActorCritic(memories[0], memories[1], actor, critic, encoder, log_std)
     return ActorCritic(actor, critic, encoder, log_std)
 
 

@@ -20,7 +20,18 @@ _PLAIN = frozenset(
         *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d),
         *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh),
         *(nn.Sigmoid, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Softplus, nn.Softsign, nn.Softmax, nn.LogSoftmax),
-        *(nn.LayerNorm, nn.GroupNorm, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict),
+        *(
+            nn.LSTMCell,
+            nn.GRUCell,
+            nn.RNNCell,
+            nn.LayerNorm,
+            nn.GroupNorm,
+            nn.Sequential,
+            nn.ModuleList,
+            nn.ModuleDict,
+            nn.ParameterList,
+            nn.ParameterDict,
+        ),
     }
 )
 
@@ -129,4 +140,6 @@ _NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    return type(layer) in _PLAIN or type(layer).__module__ == "operant.models.builders"
+    if type(layer) in (nn.LSTM, nn.GRU, nn.RNN):
+        return not layer.dropout
+    return type(layer) in _PLAIN or type(layer).__module__ in ("operant.models.builders", "operant.models.recurrent")

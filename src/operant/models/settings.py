@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from operant.errors import UsageError
 from operant.settings import setting
 
 
@@ -34,12 +35,30 @@ class ModelSettings:
     state_noise_steps: int = setting(
         0, "steps after which that function is drawn anew, 0: with each rollout; more: smoother, more consistent noise"
     )
+    recurrent: str = setting(
+        "", "lstm or gru: a memory before the hidden layers, for what one observation does not tell; empty: none"
+    )
+    recurrent_size: int = setting(64, "units of that memory; larger: remembers more, takes more time and data")
+    sequence: int = setting(
+        32, "policies with memory: steps that gradients go back through; more: learns to remember longer, slower"
+    )
+    burn_in: int = setting(
+        8, "policies with memory, from replay: steps before these that only renew the state; more: less stale, slower"
+    )
     network: Any = setting(None, "own module for the whole: policy and value, or Q values")
     actor: Any = setting(None, "own module for the policy: class, importable name or instance")
     critic: Any = setting(None, "own module for the value: class, importable name or instance")
     arguments: dict[str, Any] = setting({}, "keyword arguments of own modules given as classes or names")
     device: str = setting("auto", "where own and large networks live; in a training's config this is `device`")
     fused: bool = setting(True, "closed-form gradients for plain networks on a CPU: faster; false: always autograd")
+
+    def __post_init__(self) -> None:
+        if min(self.sequence, self.recurrent_size) < 1 or self.burn_in < 0:
+            raise UsageError("model.sequence and model.recurrent_size are at least 1, model.burn_in at least 0")
+        if self.recurrent and self.has_own_modules:
+            raise UsageError(
+                "model.recurrent is for networks that are built; a module of your own remembers if it has initial_state"
+            )
 
     @property
     def has_own_modules(self) -> bool:

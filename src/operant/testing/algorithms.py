@@ -17,6 +17,7 @@ import numpy as np
 from operant.algorithms import Algorithm, DataSpec, Policy, find_algorithm
 from operant.envs import make_env
 from operant.envs.vector import VectorEnv
+from operant.models.settings import ModelSettings
 from operant.settings import describe, fill
 from operant.training.checkpoints import pack_state, unpack_state
 from operant.training.collecting import Collector, allowed_actions
@@ -50,6 +51,8 @@ class AlgorithmContract:
     """As in configs."""
     settings: ClassVar[dict[str, Any]] = {}
     """Such that a round of learning is short."""
+    model: ClassVar[dict[str, Any]] = {}
+    """Settings of the networks, where they are not to be the algorithm's own."""
     envs: ClassVar[tuple[str, ...]] = (
         "operant.envs.identity:DiscreteIdentity",
         "operant.envs.identity:MaskedIdentity",
@@ -64,9 +67,9 @@ class AlgorithmContract:
     def build(self, env: VectorEnv, seed: int = 0) -> Algorithm:
         """An instance for the spaces of some environments."""
         algorithm, settings = find_algorithm(self.name)
-        made: Algorithm = algorithm(
-            env.single_observation_space, env.single_action_space, fill(settings, self.settings, "settings"), None, seed
-        )
+        spaces = env.single_observation_space, env.single_action_space
+        model = fill(ModelSettings, self.model, "model") if self.model else None
+        made: Algorithm = algorithm(*spaces, fill(settings, self.settings, "settings"), model, seed)
         return made
 
     def source(self, seed: int = 0, num_envs: int = 3) -> Source:
@@ -89,7 +92,10 @@ class AlgorithmContract:
     def test_it_says_what_it_learns_from(self) -> None:
         algorithm = self.source().algorithm
         assert isinstance(algorithm.data, DataSpec)
-        assert algorithm.data == type(algorithm).data_spec(algorithm.settings)
+        said = type(algorithm).data_spec(algorithm.settings)
+        if "state" in algorithm.data.fields and "state" not in said.fields:  # its network has memory
+            said = said.remembering(algorithm.model.sequence, algorithm.model.burn_in)
+        assert algorithm.data == said
 
     def test_its_settings_are_frozen_and_explain_themselves(self) -> None:
         _, settings = find_algorithm(self.name)

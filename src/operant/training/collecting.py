@@ -355,6 +355,6 @@ def _room_for(value: Any, steps: int) -> Any:
 def _put(arrays: Any, t: int, value: Any) -> None:
     if isinstance(arrays, dict):
         for key, part in value.items():
-            arrays[key][t] = part
+            _put(arrays[key], t, part)
     else:
         arrays[t] = value

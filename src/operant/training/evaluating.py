@@ -111,10 +111,16 @@ class Player:
 
     def act(self, obs: Any, mask: Array | None = None) -> Array:
         """Actions for observations as environments give them."""
+        action, self._state = self.act_from(obs, self._state, mask)
+        return action
+
+    def act_from(self, obs: Any, state: Any, mask: Array | None = None) -> tuple[Array, Any]:
+        """Actions, and what the policy remembers then; it remembers nothing of episodes before those of `state`."""
         adapted = self.policy.adapter.adapt(obs)
         if self.normalizer is not None:
             adapted = self.normalizer.observe(adapted, learn=False)
-        act = self.policy.actor(self.rng, 1, count_rows(adapted))
-        action, _, extras = act(adapted, mask, self._state)
-        self._state = extras.get("state")
-        return np.asarray(action)
+        rows = count_rows(adapted)
+        if state is None and self._remembers:
+            state = initial_state(self.policy, rows)
+        action, _, extras = self.policy.actor(self.rng, 1, rows)(adapted, mask, state)
+        return np.asarray(action), extras.get("state")

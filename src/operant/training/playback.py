@@ -11,6 +11,7 @@ import numpy as np
 
 from operant.algorithms import Policy, find_algorithm
 from operant.envs import make_env
+from operant.envs.vector import Step
 from operant.envs.window import Window
 from operant.errors import MissingExtraError, OperantError, UsageError
 from operant.tracking import Run
@@ -83,7 +84,23 @@ class LoadedPolicy:
 
         Without a mask, that of this policy's own environment counts.
         """
-        return self._player.act(obs, allowed_actions(self.env, self.policy, obs) if mask is None else mask)
+        if self.remembers:
+            raise UsageError("this policy has memory: act_from(obs, state) takes what it remembers, and gives it back")
+        return self.act_from(obs, None, mask)[0]
+
+    def act_from(self, obs: Any, state: Any, mask: np.ndarray[Any, Any] | None = None) -> tuple[Any, Any]:
+        """Greedy actions as `act` gives them, and what the policy remembers then [N, …]; it wants that back with the
+        next observations. None: an episode begins in each row."""
+        return self._player.act_from(obs, state, allowed_actions(self.env, self.policy, obs) if mask is None else mask)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether this is a policy with memory."""
+        return "state" in self.policy.data.fields
+
+    def play(self, obs: Any) -> Step:
+        """One step in this policy's own environment."""
+        return self._player.step(obs)
 
 
 def load_policy(
@@ -119,7 +136,7 @@ def show_episodes(
             while log.count < episodes:
                 if window is not None:
                     window.show(policy.env.render_frame())
-                step = policy.env.step(policy.act(obs))
+                step = policy.play(obs)
                 obs = step.obs
                 log.add(step)
         finally:
@@ -141,7 +158,7 @@ def record_episodes(
     obs = env.reset(seed)
     frames = [env.render_frame()]
     while log.count < episodes and len(frames) < max_frames:
-        step = env.step(policy.act(obs))
+        step = policy.play(obs)
         obs = step.obs
         log.add(step)
         frames.append(env.render_frame())
