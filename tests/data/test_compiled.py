@@ -46,7 +46,7 @@ def priorities(rng: np.random.Generator, count: int) -> np.ndarray[Any, Any]:
     n_step=st.sampled_from([1, 2, 3, 7]),
     reward=st.sampled_from([np.float32, np.int64]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples // 8)
 def test_both_give_the_same_bits(seed: int, rows: int, num_envs: int, n_step: int, reward: Any) -> None:
     rng = np.random.default_rng(seed)
     buffers = pair(rows * num_envs, num_envs, n_step=n_step, alpha=rng.choice([0.0, 0.6, 1.0]), epsilon=1e-6)

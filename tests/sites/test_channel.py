@@ -245,3 +245,42 @@ def test_bytes_that_come_twice_are_written_once(server: ChannelServer, tmp_path:
     for offset, body in ((0, b"one "), (0, b"one "), (4, b"two"), (99, b"lost")):
         assert ask(server, "PUT", f"/0/1/file?path=stdout&offset={offset}", "0/1/secret", body) == 200
     assert (tmp_path / "jobs" / "0" / "stdout").read_bytes() == b"one two"
+
+
+def test_what_is_sent_anew_is_written_once_though_the_first_sending_arrives_late(
+    server: ChannelServer, tmp_path: Path
+) -> None:
+    stdout, body = tmp_path / "jobs" / "0" / "stdout", b"x" * (1 << 20) + b"y" * 100
+    host, _, port = server.address.partition(":")
+    with socket.create_connection((host, int(port)), patience(20)) as slow:
+        head = "PUT /0/1/file?path=stdout&offset=0 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0/1/secret\r\n"
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[: 1 << 20])
+        wait_until(lambda: stdout.exists() and stdout.stat().st_size == 1 << 20)
+        for offset in (0, 1 << 20):  # told how much is there, the job goes on with the rest
+            assert ask(server, "PUT", f"/0/1/file?path=stdout&offset={offset}", "0/1/secret", body[offset:]) == 200
+        slow.sendall(body[1 << 20 :])
+        assert b" 507 " in slow.recv(100)
+    assert stdout.read_bytes() == body
+
+
+@pytest.mark.parametrize(
+    ("method", "place", "length", "body"),
+    [
+        ("PUT", "file?path=stdout&offset=0", "-1", b"x"),
+        ("PUT", "file?path=stdout&offset=" + "9" * 5000, "1", b"x"),
+        ("POST", "started", "17", b'{"restart":1e999}'),
+        ("POST", "claim", "100000", b"[" * 100_000),
+        ("POST", "exit", "9" * 5000, b"{}"),
+        ("POST", "exit", str(1 << 40), b"{}"),
+    ],
+    ids=["length", "offset", "infinite", "deep", "digits", "terabyte"],
+)
+def test_numbers_that_are_none_are_refused_and_cost_nothing(
+    server: ChannelServer, method: str, place: str, length: str, body: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    host, _, port = server.address.partition(":")
+    with socket.create_connection((host, int(port)), patience(20)) as connection:
+        head = f"{method} /0/1/{place} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0/1/secret\r\n"
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + body)
+        assert b" 400 " in connection.recv(100)
+    assert not capfd.readouterr().err

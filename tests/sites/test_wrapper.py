@@ -18,7 +18,7 @@ from tests.machine import patience
 
 from operant.sites import Event, Limits, LocalSite, Submission, wrapper
 from operant.sites.base import SystemClock
-from operant.sites.local import end_leftovers
+from operant.sites.local import end_leftovers, read_exit
 
 PYTHON = sys.executable
 
@@ -412,3 +412,26 @@ def test_a_job_cancelled_before_it_began_never_begins(machine: Machine) -> None:
 def test_it_is_text_that_an_old_python_understands() -> None:
     """It runs in images and on nodes that have whatever Python they have, from 3.8 on."""
     ast.parse(Path(wrapper.__file__).read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_of_an_exit_file_only_that_counts_which_a_wrapper_writes(tmp_path: Path) -> None:
+    """The program could have written it: the end of its attempt is judged, and the controller goes on."""
+    path = tmp_path / "exit-1.json"
+    sound = {"token": "0/1/x", "code": 0, "reason": None, "started": 1.5, "ended": 2, "results": ["result.json"]}
+    path.write_text(json.dumps(sound))
+    assert read_exit(tmp_path, 1) == sound
+    odd = {
+        "code": "0",
+        "reason": {},
+        "error": 5,
+        "started": "now",
+        "ended": 1e400,
+        "results": 3,
+        "peak_bytes": [],
+        "x": 1,
+    }
+    path.write_text(json.dumps({"token": "0/1/x", **odd}))
+    assert read_exit(tmp_path, 1) == {"token": "0/1/x"}
+    for text in ("[" * 100_000, "{", '"x"', '{"token": ' + "9" * 5000 + "}"):
+        path.write_text(text)
+        assert read_exit(tmp_path, 1) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -407,10 +407,12 @@ def test_a_login_is_good_once_and_its_word_is_in_no_command_line(monkeypatch: py
     opened: list[str] = []
     pages: list[str] = []
 
-    def serve(app: Any, *_: Any, **__: Any) -> None:
+    def serve(app: Any, *_: Any, before_end: Callable[[], None], **__: Any) -> None:
         (path,) = [Path(unquote(urlsplit(one).path)) for one in opened]
         assert path.stat().st_mode & 0o077 == 0
         pages.append(path.read_text())
+        before_end()  # as SIGTERM does
+        assert not path.exists()
 
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr("operant.web.ui.run_server", serve)

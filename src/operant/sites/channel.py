@@ -22,11 +22,13 @@ import tarfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from operant._util.files import write_file
+from operant._util.files import write_all, write_file
 from operant.errors import UsageError
 from operant.sites import wrapper
 
@@ -104,6 +106,8 @@ class _Server(http.server.ThreadingHTTPServer):
         self._places = max(16, min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
         self._open: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._writers: dict[Path, threading.Thread] = {}
         super().__init__(address, handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
@@ -120,6 +124,28 @@ class _Server(http.server.ThreadingHTTPServer):
             with self._lock:
                 self._open -= Counter({client_address[0]: 1})
 
+    @contextmanager
+    def writing(self, target: Path) -> Iterator[None]:
+        """The file is this request's: a job that sends anew no longer waits for what it sent before, whose bytes may
+        still be on their way."""
+        me = threading.current_thread()
+        with self._writing:
+            self._writers[target] = me
+        try:
+            yield
+        finally:
+            with self._writing:
+                if self._writers.get(target) is me:
+                    del self._writers[target]
+
+    @contextmanager
+    def owned(self, target: Path) -> Iterator[None]:
+        """Nobody takes the file over meanwhile; an error if somebody has."""
+        with self._writing:
+            if self._writers.get(target) is not threading.current_thread():
+                raise OSError("the same is being sent anew")
+            yield
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever broke off asks again: a traceback for each would fill the log."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
@@ -130,6 +156,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 120.0
     folder: Path
+    server: _Server
 
     def handle_one_request(self) -> None:
         """As the base does, once the head of the request has come as a whole: nobody holds a place with half of one."""
@@ -182,7 +209,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         try:
             known[found[3]]()
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             self.close_connection = True
             self._answer(400, str(error).encode())
         except OSError as error:  # a full disk: the job keeps what it has and tries again
@@ -199,13 +226,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(code, json.dumps(found).encode())
 
     def _text(self) -> dict[str, Any]:
-        length = int(self.headers["Content-Length"])
-        if not 0 <= length <= _MOST_TEXT:
-            raise ValueError("too long")
-        found = json.loads(self.rfile.read(length))
+        found = json.loads(self.rfile.read(self._length(_MOST_TEXT)))
         if not isinstance(found, dict):
             raise ValueError("a mapping is expected")
         return found
+
+    def _length(self, most: int = sys.maxsize) -> int:
+        length = int(self.headers["Content-Length"])
+        if not 0 <= length <= most:
+            raise ValueError(f"a body of {length} bytes")
+        return length
 
     def _spec(self) -> None:
         self._tell(self.spec)
@@ -252,25 +282,32 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _file(self) -> None:
         asked = parse_qs(urlsplit(self.path).query)
         target = self._target(asked["path"][0])
-        length = int(self.headers["Content-Length"])
+        length = self._length()
+        offset = int(asked["offset"][0]) if "offset" in asked else None
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.parent.resolve().is_relative_to(self.job.resolve()):
             raise ValueError("this path leads out of the job's folder")
-        if "offset" not in asked:
-            staged = target.with_name(f".{target.name}.arriving")
-            self._receive(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644), length)
+        with self.server.writing(target):
+            size = self._replace(target, length) if offset is None else self._append(target, offset, length)
+        self._tell({"size": size})
+
+    def _replace(self, target: Path, length: int) -> int:
+        staged = target.with_name(f".{target.name}.arriving")
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        self._receive(target, descriptor, length)
+        with self.server.owned(target):
             staged.replace(target)
-            self._tell({"size": length})
-            return
+        return length
+
+    def _append(self, target: Path, offset: int, length: int) -> int:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         size = os.fstat(descriptor).st_size
-        if int(asked["offset"][0]) == size:
-            self._receive(descriptor, length)
-            self._tell({"size": size + length})
-            return
+        if offset == size:
+            self._receive(target, descriptor, length)
+            return size + length
         os.close(descriptor)  # it came twice, or something before it did not come: go on from what is there
         self.close_connection = True
-        self._tell({"size": size})
+        return size
 
     def _target(self, path: str) -> Path:
         parts = Path(path).parts
@@ -279,15 +316,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise ValueError(f"a job does not send {path!r}")
         return self.job.joinpath(*parts)
 
-    def _receive(self, descriptor: int, length: int) -> None:
+    def _receive(self, target: Path, descriptor: int, length: int) -> None:
         try:
             while length:
                 data = self.rfile.read(min(length, _CHUNK))
                 if not data:
-                    raise ValueError("it was cut off")
+                    raise OSError("it was cut off")
                 length -= len(data)
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+                with self.server.owned(target):
+                    write_all(descriptor, data)
         finally:
             os.close(descriptor)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from operant._util.checks import is_number, is_whole
 from operant.sites import wrapper
 from operant.sites.base import SITES, Event, Found, Submission, parse_token
 from operant.tracking.identity import boot_id, is_alive, start_ticks
@@ -24,6 +25,9 @@ MISSING_EXIT_SECONDS = 2.0
 DYING_SECONDS = 30.0
 _LEFTOVER_SECONDS = 0.5  # between asking what a job left behind to end, and ending it
 _MESSAGE = 1 << 18
+_LARGEST_FILE = 1 << 22  # of what wrappers write
+_LONGEST_TEXT = 10_000
+_LATEST = 1e11  # seconds since 1970
 
 
 @dataclass(slots=True)
@@ -206,8 +210,26 @@ class LocalSite:
 
 
 def read_exit(folder: Path, attempt: int) -> dict[str, Any] | None:
-    """What the wrapper of an attempt left; None while there is none."""
-    return _read_json(folder / f"exit-{attempt}.json")
+    """What the wrapper of an attempt left; None while there is none.
+
+    The program could write there, too: a field is left out that no wrapper would fill so.
+    """
+    record = _read_json(folder / f"exit-{attempt}.json")
+    return None if record is None else {key: value for key, value in record.items() if _is_of_exit(key, value)}
+
+
+def _is_of_exit(key: str, value: Any) -> bool:
+    match key:
+        case "code" | "signal" | "attempt" | "restart" | "leftovers" | "peak_bytes":
+            return value is None or (is_whole(value) and abs(value) < 2**63)
+        case "started" | "ended" | "seconds" | "cpu_seconds":
+            return is_number(value) and 0 <= value < _LATEST
+        case "token" | "reason" | "error":
+            return value is None or (isinstance(value, str) and len(value) < _LONGEST_TEXT)
+        case "results":
+            return isinstance(value, list)
+        case _:
+            return key in ("stdout", "stderr", "segments") and isinstance(value, dict)
 
 
 def spec_of(job: Submission) -> dict[str, Any]:
@@ -267,8 +289,9 @@ def _pid_space() -> str:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        with path.open("rb") as file:
+            found = json.loads(file.read(_LARGEST_FILE))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -72,21 +72,30 @@ def run_ui(
     token = None if is_loopback(host) else secrets.token_urlsafe(32)
     inner, app = application(root, token, {host, socket.gethostname(), *names})
     listener, address = listen(host, port)
-    left = leave_address(root, address)
-    login = None
-    try:
-        ready(address, token)
-        if open_page and token is not None:
-            login = _login_page(address, app.make_login())
-        if open_page:
-            webbrowser.open(address if login is None else login.as_uri())
-        # Open pages must not hold up the end.
-        run_server(app, listener, patience=1, before_end=inner.state.hub.close)
-    finally:
-        listener.close()
-        for file in (left, login):
+    left = [leave_address(root, address)]
+
+    def tidy() -> None:
+        for file in left:
             if file is not None:
                 file.unlink(missing_ok=True)
+
+    def before_end() -> None:  # of SIGTERM, which nothing behind the server outlives
+        inner.state.hub.close()  # open pages must not hold up the end
+        tidy()
+
+    try:
+        ready(address, token)
+        target = address
+        if open_page and token is not None:
+            login = _login_page(address, app.make_login())
+            left.append(login)
+            target = login.as_uri()
+        if open_page:
+            webbrowser.open(target)
+        run_server(app, listener, patience=1, before_end=before_end)
+    finally:
+        listener.close()
+        tidy()
 
 
 def _login_page(address: str, word: str) -> Path:

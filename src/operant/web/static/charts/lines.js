@@ -88,7 +88,7 @@ export function Lines(parent, options) {
       axes: [
         { ...axis, size: 26, gap: 3, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ ticks, /** @type {number} */ __, /** @type {number} */ ___, /** @type {number} */ apart) => ticks.map((one) => tickX(settings.xKind, one, apart)) },
         {
-          ...axis, size: 54, gap: 4, space: 32,
+          ...axis, size: 62, gap: 4, space: 32, // `−1.25e−10` and the tick
           splits: settings.log ? (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ low, /** @type {number} */ high) => logTicks(low, high) : undefined,
           values: (/** @type {any} */ _, /** @type {Array<number | null>} */ ticks) => ticks.map((one) => (one === null ? "" : number(one))),
           filter: settings.log ? (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks : undefined,
