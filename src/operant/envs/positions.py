@@ -24,7 +24,7 @@ class _Positions(NumpyVectorEnv):
         self.single_observation_space = spaces.Box(whole.low[told], whole.high[told], dtype=np.float32)
 
     def observe(self) -> Array:
-        return np.ascontiguousarray(np.asarray(super().observe())[:, self.columns])
+        return np.ascontiguousarray(np.asarray(super().observe())[:, self.columns])  # type: ignore[safe-super]
 
 
 class CartPolePositions(_Positions, CartPole):
