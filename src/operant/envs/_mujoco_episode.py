@@ -33,10 +33,10 @@ def compiled_episode(
     model_address, data_address = model._address, data._address
     skip, frame_skip = task.skip, task.frame_skip
     clip, cost, alive = task.clip_velocity, task.control_cost, task.alive
-    goes_on = numba.njit(task.goes_on) if task.goes_on is not None else numba.njit(_always)
+    compile_it: Any = numba.njit  # a decorator whose types mypy knows only where numba is installed
+    goes_on = compile_it(task.goes_on or _always)
 
-    @numba.njit
-    def episode(policy: Array, offset: Array, qpos: Array, qvel: Array, control: Array) -> float:
+    def loop(policy: Array, offset: Array, qpos: Array, qvel: Array, control: Array) -> float:
         actions, size = policy.shape
         positions = len(qpos) - skip
         seen, action = np.empty(size), np.empty(actions)
@@ -62,6 +62,8 @@ def compiled_episode(
             if not goes_on(qpos, qvel):
                 break
         return total
+
+    episode = compile_it(loop)
 
     def run(policy: Array, offset: Array) -> float:
         return float(episode(policy, offset, data.qpos, data.qvel, data.ctrl))
