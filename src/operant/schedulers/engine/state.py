@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,9 +140,7 @@ class SearchState:
         self.damage = Damage()
         """What of the journal could not be read, or made no sense."""
         self._dropped = 0
-        self._folds: dict[str, Callable[[dict[str, Any]], None]] = {
-            name[6:]: getattr(self, name) for name in dir(type(self)) if name.startswith("_fold_")
-        }
+        self._folds = _folds_of(type(self))
 
     @property
     def tries(self) -> int:
@@ -163,14 +162,14 @@ class SearchState:
                 handler = handlers.get(record["type"])
                 if handler is not None:
                     try:
-                        handler(record)
+                        handler(self, record)
                     except _SENSELESS:
                         self.damage.add(None, records_in(record) if record["type"] in SEVERAL else 1)
         return self
 
     def fold(self, record: dict[str, Any]) -> None:
         """Take note of a record that is known to fit."""
-        self._folds[record["type"]](record)
+        self._folds[record["type"]](self, record)
 
     def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
         """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
@@ -350,16 +349,6 @@ class SearchState:
         found = [one for one in self.proposals.values() if one.counts]
         return sorted(found, key=lambda one: (sign * (one.reward or 0.0), one.number))
 
-    def new_job(self, proposal: ProposalRecord, seed: int | None, *, check: bool = False) -> JobRecord:
-        """A job that nobody has heard of yet; it is in ``jobs`` from its first attempt on."""
-        name = str(proposal.number) if seed is None else f"{proposal.number}-s{seed}"
-        return JobRecord(f"check-{name}" if check else name, proposal.number, seed, proposal.config, self.name)
-
-    def rewards_of(self, proposal: ProposalRecord, seeds: Iterable[int | None]) -> dict[int | None, float]:
-        """The rewards of a proposal's jobs, by seed."""
-        jobs = [self.jobs.get(self.new_job(proposal, seed).id) for seed in seeds]
-        return {job.seed: job.reward for job in jobs if job is not None and job.reward is not None}
-
     @property
     def end_status(self) -> str:
         """How a search without a controller ended."""
@@ -400,6 +389,13 @@ class SearchState:
         """Say of a search without a controller what became of its jobs."""
         for job in self.jobs.values():
             job.status, job.reason = self.without_controller(job)
+
+
+@cache
+def _folds_of(kind: type[SearchState]) -> dict[str, Callable[[SearchState, dict[str, Any]], None]]:
+    """What folds a record, by its type. Functions and not an object's methods, which would keep every state and all
+    its jobs until the next search for garbage."""
+    return {name[6:]: getattr(kind, name) for name in dir(kind) if name.startswith("_fold_")}
 
 
 def named_by(opened: Mapping[str, Any]) -> dict[str, Any]:
