@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from operant._util.garbage import no_garbage_collection
 from operant._util.signing import is_signed
@@ -28,12 +27,14 @@ class JobRecord:
     """One job, from the moment it is queued; attempts overwrite each other. Only its search's state changes it."""
 
     __slots__ = (
-        "arg_dict", "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "search",
-        "seed", "snapshot", "started", "status", "token",
+        "arg_dict", "attempt", "code", "ended", "error", "id", "is_check", "iteration", "number", "reason", "reward",
+        "search", "seed", "snapshot", "started", "status", "token",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, seed: int | None, arg_dict: Mapping[str, Any], search: str = "") -> None:
         self.id = name
+        self.is_check = name.startswith("check-")
+        """Whether it belongs to the final check, not to the search itself."""
         self.number = number
         self.seed = seed
         self.arg_dict = arg_dict
@@ -54,11 +55,6 @@ class JobRecord:
     @property
     def name(self) -> str:
         return f"{self.search}-{self.id}"
-
-    @property
-    def is_check(self) -> bool:
-        """Whether it belongs to the final check, not to the search itself."""
-        return self.id.startswith("check-")
 
     def __repr__(self) -> str:
         return f"JobRecord({self.id!r}, {self.status})"
@@ -112,6 +108,13 @@ class ProposalRecord:
 class SearchState:
     """Proposals and jobs of one search, in the order they were made."""
 
+    _folds: ClassVar[dict[str, Callable[..., None]]]
+    """What folds a record, by its type. Functions and not an object's methods, which would keep every state and all
+    its jobs until the next search for garbage."""
+
+    def __init_subclass__(cls) -> None:
+        cls._folds = {name[6:]: getattr(cls, name) for name in dir(cls) if name.startswith("_fold_")}
+
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.opened: dict[str, Any] = {}
@@ -140,7 +143,6 @@ class SearchState:
         self.damage = Damage()
         """What of the journal could not be read, or made no sense."""
         self._dropped = 0
-        self._folds = _folds_of(type(self))
 
     @property
     def tries(self) -> int:
@@ -391,11 +393,7 @@ class SearchState:
             job.status, job.reason = self.without_controller(job)
 
 
-@cache
-def _folds_of(kind: type[SearchState]) -> dict[str, Callable[[SearchState, dict[str, Any]], None]]:
-    """What folds a record, by its type. Functions and not an object's methods, which would keep every state and all
-    its jobs until the next search for garbage."""
-    return {name[6:]: getattr(kind, name) for name in dir(kind) if name.startswith("_fold_")}
+SearchState.__init_subclass__()  # the same for itself
 
 
 def named_by(opened: Mapping[str, Any]) -> dict[str, Any]:
