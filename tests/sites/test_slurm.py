@@ -15,6 +15,7 @@ import pytest
 from tests.machine import patience
 from tests.system.slurm import Slurm, running_slurm
 
+from operant.errors import ConfigError
 from operant.schedulers.job import AutolinkJob, SlurmJob
 from operant.sites import Event, Limits, LocalSite, Site, Submission
 from operant.sites import wrapper as wrapper_module
@@ -167,11 +168,31 @@ def test_a_node_without_the_interpreter_is_told_in_words(slurm: Slurm, tmp_path:
     watched.site.close()
 
 
-def test_what_slurm_will_never_take_is_an_error_at_once(slurm: Slurm, tmp_path: Path) -> None:
-    watched = Watched(tmp_path, partition="nowhere")
-    watched.site.submit([submission(tmp_path, "pass")])
+def test_what_slurm_will_never_take_is_told_before_anything_is_submitted(slurm: Slurm, tmp_path: Path) -> None:
+    for setting, said in (({"partition": "nowhere"}, "nvalid partition"), ({"flags": ["--nonsense"]}, "nonsense")):
+        with pytest.raises(ConfigError, match=f"Slurm refuses such jobs.*{said}"):
+            Watched(tmp_path, **setting)
+
+
+def test_what_a_template_asks_for_and_slurm_never_takes_is_an_error_at_once(slurm: Slurm, watched: Watched) -> None:
+    job = submission(watched.folder, "pass")
+    job.argv = ["srun", "-p", "nowhere", "true"]
+    watched.site.submit([job])
     end = watched.end()
     assert end.info["reason"] == "refused" and "Invalid partition" in end.info["error"]
+
+
+def test_gpus_by_gres(slurm: Slurm, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, gres="gpu:1", nodelist="n1")
+    code = "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)"
+    jobs = [submission(tmp_path, f"import os, time\n{code}", name) for name in "01"]
+    watched.site.submit(jobs)
+    printed = [job.folder / "stdout" for job in jobs]
+    watched.wait("both print", lambda: all(one.exists() and one.read_text().strip() for one in printed))
+    assert {one.read_text().strip() for one in printed} == {"0", "1"}  # at the same time, and not the same one
+    for job in jobs:
+        (job.folder / "go").touch()
+        watched.end(job.token)
     watched.site.close()
 
 
