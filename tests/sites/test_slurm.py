@@ -19,6 +19,7 @@ from operant.errors import ConfigError
 from operant.schedulers.job import AutolinkJob, SlurmJob
 from operant.sites import Event, Limits, LocalSite, Site, Submission
 from operant.sites import wrapper as wrapper_module
+from operant.sites.channel import channel_token
 from operant.sites.cluster_jobs import Batch, exit_of, write_batch
 from operant.sites.slurm import SlurmSite
 from operant.testing import SiteContract
@@ -156,7 +157,8 @@ def test_nodes_that_do_not_see_the_folder_are_served_by_http(slurm: Slurm, tmp_p
         assert watched.end(job.token).info["results"] == ["result.json"]
         assert (job.folder / "stdout").read_text() == f"{job.job_id}\n"
     listed = slurm.say("scontrol", "show", "job", watched.place()["id"])
-    assert "secret" not in listed  # tokens are not to be seen by others
+    key = (tmp_path / "site" / "channel.key").read_bytes()
+    assert not any(channel_token(key, job.token) in listed for job in jobs)  # tokens are not to be seen by others
     watched.site.close()
 
 
