@@ -12,7 +12,7 @@ from operant._util.dotted import put
 from operant.errors import UsageError
 from operant.framework import Context
 from operant.harness.own_words import algorithm_name, own_settings
-from operant.harness.results import LATE, Report, Result, StopConditions, machine_load
+from operant.harness.results import LATE, Heard, Report, Result, StopConditions, machine_load
 from operant.harness.tree import Plan, given
 from operant.harness.words import Tree
 from operant.tracking import SummaryWriter
@@ -28,8 +28,16 @@ _STEPS_PER_ITERATION = 1000  # of what learns from replay, as in RLlib
 class IteratedTraining(Training):
     """A training that reports a result after each iteration, and ends when one says that it is enough."""
 
-    def __init__(self, plan: Plan, config: TrainConfig, writer: SummaryWriter, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        config: TrainConfig,
+        writer: SummaryWriter,
+        observer: Observer | None,
+        heard: Heard | None = None,
+    ) -> None:
         super().__init__(config, writer, observer)
+        self.heard = heard
         self.stop = StopConditions(plan.stop_conditions, optional=LATE)
         self.iteration_steps = config.log.every
         self.log_load = bool(given(plan, "debugging").get("log_sys_usage", False))
@@ -45,6 +53,8 @@ class IteratedTraining(Training):
         super().log(ctx)
         result = self.result(steps_before)
         self.recording.add_scalars(result, self.env_step)
+        if self.heard is not None:
+            self.heard(result)
         reason = self.stop.reached(result)
         if reason:
             self.reason = reason
@@ -142,13 +152,15 @@ def _evaluation(plan: Plan, steps_per_iteration: int) -> Tree:
     }
 
 
-def train_own(plan: Plan, observer: Observer | None = None, root: str | Path | None = None) -> Report:
+def train_own(
+    plan: Plan, observer: Observer | None = None, root: str | Path | None = None, heard: Heard | None = None
+) -> Report:
     """Train as a tree says, from the start or from the newest checkpoint of the run at ``algo.checkpoint_path``."""
     config, algo = own_config(plan), given(plan, "algo")
     made: list[IteratedTraining] = []
 
     def make(config: TrainConfig, writer: SummaryWriter, observer: Observer | None) -> Training:
-        made.append(IteratedTraining(plan, config, writer, observer))
+        made.append(IteratedTraining(plan, config, writer, observer, heard))
         return made[-1]
 
     earlier = algo.get("checkpoint_path")

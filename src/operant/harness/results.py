@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import psutil
 from operant.errors import UsageError, nearest
 
 Result = dict[str, float]
+Heard = Callable[[Result], None]
+"""Is told the result of each iteration."""
 LATE = ("env_runners/episode_", "evaluation/")
 """How results begin that come only once an episode has ended, or the policy was evaluated."""
 

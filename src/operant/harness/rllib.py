@@ -12,7 +12,7 @@ from typing import Any
 
 from operant._util.dotted import plain_flat
 from operant.errors import UsageError, nearest
-from operant.harness.results import LATE, Report, StopConditions, flatten, machine_load
+from operant.harness.results import LATE, Heard, Report, StopConditions, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
 from operant.harness.tree import Plan, given
 from operant.tracking import SummaryWriter
@@ -117,7 +117,8 @@ def ray_session(plan: Plan, config: Any) -> Iterator[None]:
                 log_to_driver=level < logging.WARNING,
                 logging_level=level,
             )
-        _check_cpus(config, float(ray.cluster_resources().get("CPU", 0.0)))  # type: ignore[no-untyped-call]
+        if config is not None:
+            _check_cpus(config, float(ray.cluster_resources().get("CPU", 0.0)))  # type: ignore[no-untyped-call]
         yield
     finally:
         if begun:
@@ -140,14 +141,21 @@ def _check_cpus(config: Any, there: float) -> None:
         )
 
 
-def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path | None = None) -> Report:
-    """Train as a tree says, from the start or from the checkpoint of RLlib's at ``algo.checkpoint_path``."""
-    watcher = observer or Silent()
+def prepare_ray() -> None:
+    """Set what Ray reads from the environment when it is begun, where nobody else has."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
     # Where there is much to do, Ray's parts need longer than its 30 s to come up.
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
     os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
+
+
+def train_rllib(
+    plan: Plan, observer: Observer | None = None, root: str | Path | None = None, heard: Heard | None = None
+) -> Report:
+    """Train as a tree says, from the start or from the checkpoint of RLlib's at ``algo.checkpoint_path``."""
+    watcher = observer or Silent()
+    prepare_ray()
     config = algorithm_config(plan)
     stop = StopConditions(plan.stop_conditions, optional=LATE)
     load = bool(given(plan, "debugging").get("log_sys_usage", False))
@@ -168,6 +176,8 @@ def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path |
                 result |= machine_load() if load else {}
                 step, iteration = int(result[_STEPS]), int(result["training_iteration"])
                 writer.add_scalars(result, step)
+                if heard is not None:
+                    heard(result)
                 for tag, values in lists.items():
                     writer.add_histogram(tag, values, step)
                 mean = result.get("env_runners/episode_return_mean", float("nan"))
