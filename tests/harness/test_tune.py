@@ -233,4 +233,4 @@ def test_a_tuner_of_ones_own() -> None:
     recorded = [Run.open(one.name) for one in Path(".operant/runs").iterdir()]
     assert len(recorded) == 6 and all(run.status == "FINISHED" for run in recorded)
     assert all(1 <= len(run.scalars("loss")["value"]) <= 4 for run in recorded)
-    assert {run.config["fixed"] for run in recorded} == {1}
+    assert {run.params["fixed"] for run in recorded} == {1}

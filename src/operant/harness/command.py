@@ -85,8 +85,10 @@ def _run(cfg: DictConfig) -> None:
         sys.stderr.write(f"operant: {error}\n")
         raise SystemExit(1) from None
     if isinstance(report, Viewed):
-        shown = ", ".join(f"{value:.2f}" for value in report.returns)
-        sys.stdout.write(f"returns: {shown}\nwrote {report.gif} ({report.frames} frames)\n")
+        sys.stdout.write("episode       seed     return  length\n")
+        for number, one in enumerate(report.episodes):
+            sys.stdout.write(f"{number:>7}{one.seed:>11}{one.total:>11.2f}{one.length:>8}\n")
+        sys.stdout.write(f"wrote {report.gif} ({report.frames} frames) and {report.table}; run {report.run_id}\n")
         return
     if not isinstance(report, Report):
         raise SystemExit(0 if report.status == Status.FINISHED else 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from operant.errors import UsageError, nearest
 Result = dict[str, float]
 Heard = Callable[[Result], None]
 """Is told the result of each iteration."""
+STEPS = "num_env_steps_sampled_lifetime"
+FILM = "episode_film"
+"""Where a result has the frames of an episode."""
 LATE = ("env_runners/episode_", "evaluation/")
 """How results begin that come only once an episode has ended, or the policy was evaluated."""
 
@@ -51,6 +54,17 @@ def flatten(result: Mapping[str, Any], prefix: str = "") -> tuple[Result, dict[s
         elif isinstance(value, np.ndarray) and value.ndim == 0:
             numbers[name] = float(value)
     return numbers, lists
+
+
+def films_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Films of episodes by their names, frames [T, H, W, C], as `OperantRLlibCallback` leaves them."""
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if key == FILM:
+            rows = [np.asarray(one) for one in value] if isinstance(value, (list, tuple)) else [np.asarray(value)]
+            yield from ((name, one) for one in rows[-1:] if one.ndim == 4)
+        elif isinstance(value, Mapping) and name != "config":
+            yield from films_of(value, f"{name}/")
 
 
 def _all_numbers(values: Any) -> bool:
