@@ -70,7 +70,10 @@ def test_it_goes_on_from_a_run_and_checkpoints_are_as_often_as_asked(tmp_path: P
         (["+training.learning_rat=1"], "did you mean 'learning_rate'"),
         (["+rollouts.num_env_runers=1"], "did you mean 'num_env_runners'"),
         (["+enviroment.env=x"], "did you mean 'environment'"),
-        (["+model.use_lstm=true"], "there is no model.use_lstm"),
+        (["+model.use_attention=true"], "there is no model.use_attention"),
+        (["+model.conv_filter=true"], "there is no model.conv_filter"),
+        (["++multi_agent={policies: [a, b]}"], "trains one for all agents"),
+        (["callbacks=3"], "list of dotted paths"),
         (["environment.is_atari=true"], "no counterpart with algo.library=operant"),
         (["checkpoint.num_to_keep=0"], "1 or more"),
         (["debugging.log_level=LOUD"], "debugging.log_level"),
@@ -196,3 +199,9 @@ def test_a_checkpoint_that_is_not_ones_own_is_not_unpickled(tmp_path: Path) -> N
     with pytest.raises(Untrusted, match=r"algo.trust=true"):
         find_checkpoint(str(tmp_path), trust=False)
     assert find_checkpoint(str(tmp_path), trust=True) == folder
+
+
+def test_a_limit_by_todays_name_wins_over_a_default_by_its_older_one() -> None:
+    plan = make_plan(composed("config", "++stop_conditions={env_runners/episode_return_mean: 300}"))
+    assert plan.stop_conditions["env_runners/episode_return_mean"] == 300
+    assert any("gives way" in line for line in plan.said)

@@ -76,6 +76,7 @@ class AimLogger:
 
     def close(self) -> None:
         self._run.close()
+        del self._run  # which holds locks of the repository as long as it is there
 
 
 def loggers_of(plan: Plan, name: str, run_id: str) -> list[Any]:

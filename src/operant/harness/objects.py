@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
+
+import gymnasium
 
 from operant.envs.making import environment_maker
 from operant.errors import UsageError
@@ -40,9 +43,9 @@ def named(name: str, path: str) -> Any:
         raise UsageError(f"{path}: {error}") from None
 
 
-def make_environment(env: str, arguments: Mapping[str, Any], render_mode: str | None = None) -> Any:
+def make_environment(env: str, arguments: Mapping[str, Any]) -> Any:
     """An environment whose arguments may be described objects; so a saved config holds plain values only."""
-    import gymnasium
-
-    drawn = {} if render_mode is None and env not in gymnasium.registry else {"render_mode": render_mode or "rgb_array"}
-    return environment_maker(env)(**drawn, **dict(made(dict(arguments), "environment.env_config")))
+    make, given = environment_maker(env), dict(made(dict(arguments), "environment.env_config"))
+    if env in gymnasium.registry or "render_mode" in signature(make).parameters:
+        given.setdefault("render_mode", "rgb_array")
+    return make(**given)

@@ -39,21 +39,10 @@ _METHODS = {
 
 def algorithm_config(plan: Plan) -> Any:
     """RLlib's config of a tree; a key that its method does not take is an error."""
-    from ray.rllib.algorithms.registry import ALGORITHMS
-    from ray.tune.registry import get_trainable_cls
-
-    if plan.algorithm not in ALGORITHMS:
-        known = sorted(ALGORITHMS)
-        raise UsageError(
-            f"algo.name is {plan.algorithm!r}{nearest(plan.algorithm, known)}; RLlib's are {', '.join(known)}"
-        )
-    config = get_trainable_cls(plan.algorithm).get_default_config()  # type: ignore[no-untyped-call]
+    config = _default_config(plan)
     for group, method in _METHODS.items():
         values = {key: made(value, f"{group}.{key}") for key, value in given(plan, group).items()}
-        taken = _parameters(config, method)
-        for key in values:
-            if key not in taken:
-                raise plan.unknown(f"{group}.{key}", taken, f"RLlib's {type(config).__name__}.{method}()")
+        _check_keys(plan, config, group)
         if group == "environment":
             values["env"] = _environment(values.get("env"))
         if group == "evaluation":
@@ -67,6 +56,33 @@ def algorithm_config(plan: Plan) -> Any:
     _set_model(plan, config)
     config.debugging(**given(plan, "debugging"))
     return config
+
+
+def _default_config(plan: Plan) -> Any:
+    from ray.rllib.algorithms.registry import ALGORITHMS
+    from ray.tune.registry import get_trainable_cls
+
+    if plan.algorithm not in ALGORITHMS:
+        known = sorted(ALGORITHMS)
+        raise UsageError(
+            f"algo.name is {plan.algorithm!r}{nearest(plan.algorithm, known)}; RLlib's are {', '.join(known)}"
+        )
+    return get_trainable_cls(plan.algorithm).get_default_config()  # type: ignore[no-untyped-call]
+
+
+def check_group(plan: Plan) -> None:
+    """That RLlib takes the keys of the groups that there are."""
+    config = _default_config(plan)
+    for group in _METHODS:
+        _check_keys(plan, config, group)
+    _set_model(plan, config)
+
+
+def _check_keys(plan: Plan, config: Any, group: str) -> None:
+    taken = _parameters(config, _METHODS[group])
+    for key in given(plan, group):
+        if key not in taken:
+            raise plan.unknown(f"{group}.{key}", taken, f"RLlib's {type(config).__name__}.{_METHODS[group]}()")
 
 
 def _evaluation(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +179,18 @@ def _for_agents(env: Any) -> Any:
     from ray.rllib.env.multi_agent_env import MultiAgentEnv
     from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
 
-    return env if isinstance(env, MultiAgentEnv) else ParallelPettingZooEnv(env)
+    class Parallel(ParallelPettingZooEnv):
+        def render(self) -> Any:  # as today's PettingZoo has it
+            return self.par_env.render()
+
+    return env if isinstance(env, MultiAgentEnv) else Parallel(env)  # type: ignore[no-untyped-call]
+
+
+def flat_observations(env: Any = None, spaces: Any = None, device: Any = None, multi_agent: bool = True) -> Any:
+    """A connector that makes a row of numbers of each observation, for networks without convolutions."""
+    from ray.rllib.connectors.env_to_module import FlattenObservations
+
+    return FlattenObservations(multi_agent=multi_agent)
 
 
 @contextmanager

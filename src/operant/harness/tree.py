@@ -57,7 +57,7 @@ class Origins:
         """``conf/training/dqn.yaml:4``, or the command line; empty where nobody knows."""
         for override in self.overrides:
             if override.lstrip("+~").partition("=")[0] == path:
-                return f" (on the command line: {override})"
+                return f" (on the command line: {override.removeprefix('++')})"
         for package, file in reversed(self.files):
             inside = path.removeprefix(f"{package}.") if package else path
             if (package and inside == path) or not file.is_file():

@@ -46,6 +46,14 @@ OPTIONS = {
 }
 """Dotted options of the harness's tree -> today's."""
 
+DEFAULTS: Mapping[str, Any] = {
+    "rollouts.num_env_runners": 0,
+    "rollouts.num_envs_per_env_runner": 1,
+    "evaluation.evaluation_num_env_runners": 0,
+    "evaluation.evaluation_parallel_to_training": False,
+}
+"""What the package's own tree says of these: whoever says something else by an older name means that."""
+
 GONE: Mapping[str, tuple[Any, ...]] = {
     "environment.env_task_fn": (None,),
     "environment.render_env": (None, False),
@@ -144,15 +152,17 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
     """A tree in today's words, and a line for each that was another."""
     said: list[str] = []
     for old, new in OPTIONS.items():
-        found, value = take(tree, old)
-        if not found:
-            continue
+        _, value = take(tree, old)
         if value is None:
             continue
-        if lookup(tree, new) not in (None, {}, value) and old != "training.model":
-            raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {lookup(tree, new)!r}")
+        today = lookup(tree, new)
+        meant = today in (None, {}, value, DEFAULTS.get(new)) or new in ("model", "runtime.local_dir")
+        if not meant:
+            raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {today!r}")
         put(tree, new, value)
         said.append(f"{old} is called {new} today")
+    if not tree.get("run", True):
+        del tree["run"]
     for old, harmless in GONE.items():
         found, value = take(tree, old)
         if found and value not in harmless:
@@ -163,6 +173,9 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
         today = todays_result(name)
         if today != name:
             limit = conditions.pop(name)
+            if today in conditions:  # said by its name of today, over a default
+                said.append(f"stop_conditions.{name} gives way to {today}, which is the same")
+                continue
             milliseconds = name.endswith("_ms") and isinstance(limit, (int, float))
             conditions[today] = limit / 1000 if milliseconds else limit
             said.append(f"the result {name} is called {today} today{', in seconds' if milliseconds else ''}")
