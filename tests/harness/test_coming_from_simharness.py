@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.harness.composing import composed
 
+from operant._util.dotted import put
 from operant.errors import UsageError
 from operant.harness.own import own_config
 from operant.harness.tree import make_plan
@@ -109,13 +113,28 @@ CASES: dict[str, tuple[str, str, Any]] = {
     "training.num_sgd_iter": ("++training.num_sgd_iter=10", "told", "training.num_epochs"),
     "training.lr": ("training.lr=0.5", "config algorithm_settings.learning_rate", 0.5),
     "tunables.training.lr": (
-        "++tunables.training.lr={type: loguniform, values: [1e-5, 1e-2]}",
+        "++tunables.training.lr={type: loguniform, values: [0.00001, 0.01]}",
         "space training.lr",
         {"type": "Real", "data": [1e-5, 1e-2], "log": True},
     ),
     "simulation.simfire": ("simulation=simfire", "tree simulation.simfire.train.environment.moisture", 0.03),
     "aim.repo": ("aim.repo=here", "tree aim.repo", "here"),
 }
+
+
+@cache
+def _base(name: str) -> dict[str, Any]:
+    return composed(name)
+
+
+def _changed(name: str, override: str) -> dict[str, Any]:
+    """The tree of an experiment with one setting changed."""
+    if "." not in override.partition("=")[0]:
+        return composed(name, override)
+    tree = copy.deepcopy(_base(name))
+    key, _, value = override.lstrip("+").partition("=")
+    put(tree, key, yaml.safe_load(value))
+    return tree
 
 
 def test_every_row_has_its_test() -> None:
@@ -129,9 +148,9 @@ def test_a_row_of_the_page(key: str) -> None:
     how, _, path = how.partition(" ")
     if how == "error":
         with pytest.raises(UsageError, match=expected):
-            own_config(make_plan(composed(experiment, override)))
+            own_config(make_plan(_changed(experiment, override)))
         return
-    plan = make_plan(composed(experiment, override))
+    plan = make_plan(_changed(experiment, override))
     config = own_config(plan)
     if how == "told":
         assert any(f"called {expected}" in line or expected in line for line in plan.said)

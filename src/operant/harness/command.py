@@ -107,7 +107,7 @@ def _help(group: str) -> int:
     folder = CONF / group.replace(".", "/").strip("/")
     files = sorted(folder.glob("*.yaml")) if folder.is_dir() and folder.resolve().is_relative_to(CONF) else []
     if not files:
-        known = sorted(str(one.relative_to(CONF)) for one in CONF.rglob("*") if one.is_dir())
+        known = sorted({str(one.parent.relative_to(CONF)) for one in CONF.rglob("*/*.yaml")})
         raise UsageError(f"there is no group {group!r}{nearest(group, known)}; groups are {', '.join(known)}")
     for file in files:
         sys.stdout.write(f"== {group}={file.stem}\n{file.read_text(encoding='utf-8')}\n")
@@ -202,7 +202,7 @@ def _init(folder: Path) -> int:
     taken = [one for one in (folder / "conf", folder / "main.py") if one.exists()]
     if taken:
         raise UsageError(f"{taken[0]} exists already; move it away first")
-    shutil.copytree(CONF, folder / "conf")
+    shutil.copytree(CONF, folder / "conf", ignore=shutil.ignore_patterns("__*"))
     (folder / "main.py").write_text(_MAIN, encoding="utf-8")
     sys.stdout.write(
         f"wrote {folder / 'conf'} and {folder / 'main.py'}\n  python main.py --config-name dqn cli.mode=train\n"
