@@ -74,6 +74,11 @@ def _tune(plan: Plan, root: str | Path | None) -> Any:
         from operant.harness.own import own_config
 
         own_config(sample)
+    else:
+        from operant.harness.rllib import algorithm_config, prepare_ray
+
+        prepare_ray()
+        algorithm_config(sample)
     return tune(plan, make_view(), root)
 
 

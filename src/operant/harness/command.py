@@ -84,6 +84,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     import hydra
 
+    given = ["algo.trust=true" if word == "--trust" else word for word in given]
     flags, overrides = _split([_addable(_todays_override(word)) for word in given])
     if "cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
         overrides = [_as_space(word) for word in overrides]

@@ -14,7 +14,7 @@ from operant.framework import Context
 from operant.harness.loggers import loggers_of
 from operant.harness.objects import HERE, described
 from operant.harness.own_words import algorithm_name, own_settings
-from operant.harness.results import LATE, Heard, Report, Result, StopConditions, machine_load
+from operant.harness.results import Heard, Report, Result, StopConditions, machine_load
 from operant.harness.tree import Plan, flag, given
 from operant.harness.words import Tree
 from operant.tracking import SummaryWriter
@@ -42,7 +42,7 @@ class IteratedTraining(Training):
         for logger in loggers_of(plan, config.name, writer.run_id):
             self.recording.add_logger(logger)
         self.heard = heard
-        self.stop = StopConditions(plan.stop_conditions, optional=LATE)
+        self.stop = StopConditions(plan.stop_conditions)
         self.iteration_steps = config.log.every
         self.log_load = flag(plan, "debugging", "log_sys_usage")
         self.reason = "the last step"

@@ -19,8 +19,9 @@ Heard = Callable[[Result], None]
 STEPS = "num_env_steps_sampled_lifetime"
 FILM = "episode_film"
 """Where a result has the frames of an episode."""
-LATE = ("env_runners/episode_", "evaluation/")
-"""How results begin that come only once an episode has ended, or the policy was evaluated."""
+_EPISODES = {f"env_runners/episode_{what}_{how}" for what in ("return", "len") for how in ("mean", "min", "max")}
+_LATE = ("learners/", "env_runners/agent_episode_", "env_runners/module_episode_")
+"""How further results begin that come only once something was learned, or an episode has ended."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,15 @@ def machine_load() -> Result:
 class StopConditions:
     """The first of these that a result reaches ends the training."""
 
-    def __init__(self, conditions: Mapping[str, float], optional: tuple[str, ...] = ()) -> None:
-        """:param optional: results that come only after some time, such as those of episodes that have ended."""
+    def __init__(self, conditions: Mapping[str, float]) -> None:
         self.conditions = dict(conditions)
-        self.optional = optional
 
     def reached(self, result: Mapping[str, float]) -> str:
         """Which condition is met, in words; empty while none is. A name that no result has is an error."""
         for name, limit in self.conditions.items():
             value = result.get(name)
             if value is None:
-                if name.startswith(self.optional):
+                if _comes_later(name, result):
                     continue
                 raise UsageError(
                     f"stop_conditions.{name}: no result has this name{nearest(name, result)}, so it would never stop; "
@@ -101,3 +100,9 @@ class StopConditions:
             if math.isfinite(value) and value >= limit:
                 return f"{name} is {value:g}, which has reached {limit:g}"
         return ""
+
+
+def _comes_later(name: str, result: Mapping[str, float]) -> bool:
+    """Whether a result of this name is still to come: once an episode has ended, or the policy was evaluated."""
+    trained = name.removeprefix("evaluation/")
+    return trained in _EPISODES or trained.startswith(_LATE) or (trained != name and trained in result)

@@ -14,7 +14,7 @@ from operant._util.dotted import plain_flat
 from operant.errors import UsageError, nearest
 from operant.harness.loggers import loggers_of
 from operant.harness.objects import made, named
-from operant.harness.results import LATE, STEPS, Heard, Report, Result, StopConditions, films_of, flatten, machine_load
+from operant.harness.results import STEPS, Heard, Report, Result, StopConditions, films_of, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
 from operant.harness.tree import Plan, flag, given
 from operant.tracking import SummaryWriter
@@ -251,7 +251,7 @@ def train_rllib(
     watcher = observer or Silent()
     prepare_ray()
     config = algorithm_config(plan)
-    stop = StopConditions(plan.stop_conditions, optional=LATE)
+    stop = StopConditions(plan.stop_conditions)
     name = str(given(plan, "runtime").get("name") or f"{config.env}-{plan.algorithm}".lower())
     with (
         ray_session(plan, config),

@@ -60,7 +60,7 @@ def find_checkpoint(path: str, *, trust: bool) -> Path:
     if not trust and not _is_own(folder):
         raise Untrusted(
             f"the checkpoint {folder} holds pickles, which run code when they are read, and was not written by you on "
-            "this machine, or was changed; if you know where it is from: ++algo.trust=true"
+            "this machine, or was changed; if you know where it is from: --trust (algo.trust=true)"
         )
     return folder
 
