@@ -126,6 +126,11 @@ def test_replay_is_filled_by_workers_in_the_ratio_of_one_process(root: Path) -> 
         (IMPALA, "DictIdentity", 24_000, 18.0),
         ({"name": "a2c", "rollout": 8, "learning_rate": 3e-3, "gamma": 0.5}, "DiscreteIdentity", 16_000, 18.0),
         ({**SAC, "learning_rate": 3e-3, "updates": 4}, "ContinuousIdentity", 5_000, -1.0),
+        ({"name": "a3c", "rollout": 8, "learning_rate": 3e-3, "gamma": 0.5}, "DiscreteIdentity", 24_000, 18.0),
+        ({**DQN, "name": "apex_dqn"}, "DiscreteIdentity", 8_000, 18.0),
+        ({**SAC, "name": "apex_ddpg", "learning_rate": 3e-3, "updates": 4}, "ContinuousIdentity", 5_000, -1.0),
+        ({"name": "ars", "directions": 8, "learning_rate": 0.3, "noise": 0.3}, "DiscreteIdentity", 20_000, 18.0),
+        ({"name": "es", "directions": 16}, "DiscreteIdentity", 40_000, 18.0),
     ],
     ids=lambda one: one["name"] if isinstance(one, dict) else str(one),
 )

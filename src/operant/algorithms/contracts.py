@@ -67,6 +67,9 @@ class DataSpec:
     """Fresh data: steps of each environment, episodes or candidates of one round of learning."""
     lag: int = 0
     """Fresh data: rounds of learning by which the policy that acted may be behind the one that learns; 0: none."""
+    digested: bool = False
+    """Fresh data: a worker that collects hands on what the policy's `digest` makes of a rollout, such as a gradient,
+    and each is learned from by itself."""
     capacity: int = 100_000
     """Replay: transitions that are kept."""
     batch: int = 32

@@ -87,6 +87,8 @@ class _Actor:
             config.seed,
         )
         self.spec = self.policy.data
+        if hasattr(self.policy, "explore_as"):
+            self.policy.explore_as(self.index, config.workers)
         self.normalizer = make_normalizer(settings, self.policy, rows)
         if self.normalizer is not None:
             self.normalizer.defer()
@@ -137,7 +139,8 @@ class _Actor:
             ctx.data = tree_stack(collector.trajectory(_steps_of_a_message(spec)))
         elif spec.unit == "step":
             self._rollout = self._rollout or Rollout(collector, spec.count)
-            ctx.data = self._rollout.collect()
+            rollout = self._rollout.collect()
+            ctx.data = cast(Any, self.policy).digest(rollout) if spec.digested else rollout
         elif spec.unit == "episode":
             ctx.data = collector.whole_episodes(_share(spec.count, self.config.workers, self.index))
         else:

@@ -45,6 +45,8 @@ class Remote(Source):
         """Rounds of learning so far: what weights are known by."""
         self.restarts = 0
         self.dropped = 0
+        if getattr(algorithm.settings, "noise", None) in ("ou", "parameter"):
+            self.inexact_reason = "noise that goes on from step to step is the workers' own, and is not saved"
         if not self.in_rounds:
             self.inexact_reason = "workers send what they collect whenever it is ready (schedule=lockstep has rounds)"
         self._router: Router | None = None
@@ -150,7 +152,8 @@ class Remote(Source):
         return message
 
     def _enough(self) -> bool:
-        return len(self._taken) >= self.config.workers
+        apart = self.spec.digested and not self.in_rounds
+        return len(self._taken) >= (1 if apart else self.config.workers)
 
     def _take(self, message: Message) -> None:
         lag = self.version - message["version"]
@@ -180,6 +183,8 @@ class Remote(Source):
 
     def _assembled(self, taken: list[Message]) -> Any:
         data = [one["data"] for one in taken]
+        if self.spec.digested:
+            return data
         if self.spec.unit == "step":
             return merge_rollouts(data)
         if self.spec.unit == "episode":
@@ -192,7 +197,9 @@ class Remote(Source):
     def learn(self, batch: Any, total_steps: int, measure: bool = True) -> Metrics:
         if batch is None:
             return {}
-        metrics = super().learn(batch, total_steps, measure)
+        metrics: Metrics = {}
+        for one in batch if self.spec.digested else [batch]:
+            metrics = super().learn(one, total_steps, measure)
         self.version += 1
         return metrics
 
