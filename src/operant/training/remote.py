@@ -217,8 +217,12 @@ class Remote(Source):
         }
 
     # -- saving ------------------------------------------------------------------------------------------------------
+    @property
+    def settled(self) -> bool:
+        return not self.in_rounds or self._shown != self.version  # between rounds every worker waits
+
     def save(self, folder: Path) -> dict[str, Any]:
-        if not self.in_rounds:
+        if not self.in_rounds or not self.settled:
             return {"workers": {"version": self.version}}
         return {"workers": {"version": self.version, "states": self._fetch_states()}}
 

@@ -66,6 +66,11 @@ class Source:
         self.train_iter += 1
         return dict(metrics)
 
+    @property
+    def settled(self) -> bool:
+        """Whether the training can be saved now so that it goes on exactly."""
+        return True
+
     def connected(self) -> AbstractContextManager[Standalone | None]:
         """A context around the training, for what else has to run; gives the router of its task."""
         return nullcontext()

@@ -264,6 +264,8 @@ class Training:
 
     def checkpoint(self, ctx: Context) -> None:
         """Save everything, so that the training can go on from here exactly."""
+        if not (self.source.settled or ctx.finish):
+            return  # soon
         asked = self.interrupts.take_request()
         if self.done or not (asked or self._is_due("checkpoint", ctx)):
             return
