@@ -46,6 +46,7 @@ def config(algorithm: dict[str, Any], steps: int, env: str = "DiscreteIdentity",
     return {
         "total_steps": steps,
         "workers": 2,
+        "silence": 600.0,
         "env": {"id": ENVS + env, "num_envs": 8, "normalize_obs": normalize},
         "algorithm": algorithm,
         "model": {"hidden": [32, 32]},
@@ -103,7 +104,8 @@ def test_learning_goes_on_when_a_worker_is_killed(root: Path) -> None:
     assert len(replaced) == 1 and "SIGKILL" in replaced[0]
     run = Run.open(result.run_id, root)
     assert run.latest("workers/restarts").value == 1.0
-    assert run.latest("workers/1/steps_per_second").value > 0.0
+    rates = [rate for worker in (0, 1) for rate in run.scalars(f"workers/{worker}/steps_per_second")["value"]]
+    assert rates and min(rates) > 0.0
     lags = run.scalars("workers/lag_max")["value"]
     assert max(lags) <= 16 and run.latest("workers/dropped").value >= 0.0
     assert not workers()
