@@ -160,9 +160,9 @@ class Training:
         left = max(0, self.config.total_steps - self.env_step)
         # Where nobody knows how many steps a round takes, it is the last one that says so: see `collect`.
         rounds = math.ceil(left / self.source.steps_per_round) if self.source.steps_per_round else math.inf
-        timer_every = (
-            max(1, int(min(rounds // 50, 2000))) if math.isfinite(rounds) else 20 if self.config.workers else 1
-        )
+        timer_every = 20 if self.config.workers else 1
+        if math.isfinite(rounds):
+            timer_every = max(1, int(min(rounds // 50, 2000)))
         try:
             with quick_arithmetic(), self.interrupts, self.source.connected() as router, Task(router=router) as task:
                 self._began = time.perf_counter()  # workers have started
