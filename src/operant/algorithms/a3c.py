@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from operant.algorithms.a2c import A2C, A2CSettings
-from operant.algorithms.contracts import DataSpec, Metrics
+from operant.algorithms.contracts import DataSpec, Metrics, Policy
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.on_policy import ActorCriticPolicy
 from operant.errors import UsageError
+from operant.models.settings import ModelSettings
 from operant.settings import setting
+
+if TYPE_CHECKING:
+    from gymnasium import Space
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,22 @@ class A3C(A2C):
 
     Settings = A3CSettings
     settings: A3CSettings
-    policy_class = None  # a worker needs the critic too
     _here = True
 
+    @classmethod
+    def make_policy(
+        cls,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        settings: Any = None,
+        model: ModelSettings | None = None,
+        seed: int = 0,
+    ) -> Policy:
+        """The whole algorithm: a worker makes gradients, for which it needs the critic too."""
+        return cls(observation_space, action_space, settings, model, seed)
+
     @staticmethod
-    def data_spec(settings: A3CSettings) -> DataSpec:
+    def data_spec(settings: Any) -> DataSpec:
         return replace(ActorCriticPolicy.data_spec(settings), lag=settings.max_lag, digested=True)
 
     def digest(self, batch: Any) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class ApexDeterministicPolicy(DeterministicPolicy):
         output, spread = self._output(obs), self.settings.noise_spread
         size = levels(spread, 1.0 / spread, self._worker, self._workers, len(output))
         noise = self._noise.draw(rng, len(output)) * size[:, None].astype(np.float32)
-        return np.clip(output + noise, -1.0, 1.0)
+        return np.asarray(np.clip(output + noise, -1.0, 1.0))
 
 
 class ApexDDPG(ApexDeterministicPolicy, DDPG):
