@@ -54,7 +54,7 @@ class Machin:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings that Machin's own loop implies where a config says nothing of them."""
     own: Mapping[str, Any] = field(default_factory=dict)
-    """What Machin itself takes where a config says nothing, in its words; empty: it has no such algorithm."""
+    """What Machin itself takes where a config says nothing, in its words; empty: that is not known."""
 
 
 def same(theirs: str, ours: str) -> Rule:

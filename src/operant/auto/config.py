@@ -161,7 +161,7 @@ def _machins_own(name: str, settings_class: type) -> Config:
     """What Machin takes for a frame where a config says nothing."""
     words = getattr(settings_class, "machin", None)
     if words is None or not words.own:
-        raise UsageError(f"Machin has no {name.upper()}, so there are no defaults of Machin's for it")
+        raise UsageError(f"no defaults of Machin's are known for {name.upper()}; leave --defaults out")
     return {**words.own, **FRAME_OWN.get(name.lower(), {})}
 
 
