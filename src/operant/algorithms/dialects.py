@@ -97,7 +97,9 @@ COMMON_RULES = (
 
 FRAMES: Mapping[str, tuple[str, Values]] = {
     "hddpg": ("ddpg", {}),
+    "ddpgapex": ("apex_ddpg", {}),
     "ddpgper": ("ddpg", {"prioritized": True}),
+    "dqnapex": ("apex_dqn", {}),
     "dqnper": ("dqn", {"prioritized": True}),
 }
 """Frames of Machin's that are settings here: name in small letters -> algorithm, and what it implies."""

@@ -40,8 +40,9 @@ class LaunchSettings:
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
     gpus: Any = setting(None, "list, number or string; of several the first is used, and where there is none the CPU")
     device: str | None = setting(None, "where networks live, instead of gpus: auto, cpu, cuda, cuda:1 or mps")
-    num_nodes: int = setting(1, "for distributed algorithms, of which there are none yet")
-    num_processes: int = setting(1, "for distributed algorithms, of which there are none yet")
+    num_nodes: int = setting(1, "machines; more than one are a Ray cluster's, with engine: ray")
+    num_processes: int = setting(1, "processes on each machine: one of all learns, the others collect for it")
+    engine: str = setting("local", "who starts them: local, or ray")
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
     name: str = setting("", "what the run is called; by default environment and algorithm")
 
@@ -54,11 +55,17 @@ class LaunchSettings:
                 f"early_stopping_patience is {self.early_stopping_patience}; it must be at least 1, or null for none"
             )
         for key in ("num_nodes", "num_processes"):
-            if getattr(self, key) != 1:
-                raise UsageError(
-                    f"{key} is {getattr(self, key)}, but {self.frame or 'the algorithm'} is not distributed: leave it "
-                    "out (num_envs in train_env_config steps several environments together)"
-                )
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        if self.num_nodes > 1 and self.engine != "ray":
+            raise UsageError(
+                f"num_nodes is {self.num_nodes}: start Ray on these machines and say engine: ray, or leave it out"
+            )
+
+    @property
+    def workers(self) -> int:
+        """Processes that collect: all but the one that learns."""
+        return self.num_nodes * self.num_processes - 1
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,9 @@ def check_config(config: Mapping[str, Any]) -> Plan:
     if not isinstance(config, Mapping):
         raise UsageError(f"a config is a mapping of names and values, not {type(config).__name__}")
     if "batch_num" in config:
-        raise UsageError("batch_num is for distributed algorithms, of which there are none yet: leave it out")
+        raise UsageError(
+            "batch_num: a batch is one rollout of all environments here, whoever collects it: leave it out"
+        )
     for key in ("frame", "env"):
         if not config.get(key):
             command = "generate_algorithm_config" if key == "frame" else "generate_env_config"
