@@ -23,6 +23,8 @@ class BasePolicy:
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
+    example_env: ClassVar[str] = "CartPole-v1"
+    """A simple environment of Gymnasium that it can learn in: that of a generated config."""
     may_remember: ClassVar[bool] = False
     """Whether its network may have memory."""
 
