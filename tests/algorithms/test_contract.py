@@ -44,6 +44,24 @@ class TestPrioritizedDQN(AlgorithmContract):
     envs = DISCRETE
 
 
+class TestC51(AlgorithmContract):
+    name = "c51"
+    settings: ClassVar = {**REPLAY, "atoms": 7}
+    envs = DISCRETE
+
+
+class TestQRDQN(AlgorithmContract):
+    name = "qrdqn"
+    settings: ClassVar = {**REPLAY, "quantiles": 5, "prioritized": True}
+    envs = DISCRETE
+
+
+class TestRainbow(AlgorithmContract):
+    name = "rainbow"
+    settings: ClassVar = {**REPLAY, "atoms": 7}
+    envs = DISCRETE
+
+
 class TestDDPG(AlgorithmContract):
     name = "ddpg"
     settings: ClassVar = {**CONTROL, "noise": "ou", "decrease_rate": 0.8}

@@ -23,6 +23,10 @@ DQN = {
     "gamma": 0.5,
     "exploration_fraction": 0.5,
 }
+RAINBOW = {
+    **{key: value for key, value in DQN.items() if key != "exploration_fraction"},
+    **{"name": "rainbow", "value_min": -1.0, "value_max": 3.0},
+}
 CONTROL = {"train_every": 8, "updates": 4, "learning_starts": 100, "batch": 64, "learning_rate": 3e-3, "gamma": 0.5}
 
 
@@ -66,6 +70,9 @@ def config(env, algorithm, steps, **model):
         ("ContinuousIdentity", {"name": "sac", **CONTROL}, 4_000, -1.0),
         ("MaskedIdentity", {"name": "discrete_sac", **CONTROL}, 4_000, 18.0),
         ("DiscreteIdentity", {**DQN, "dueling": True, "prioritized": True, "n_step": 3}, 8_000, 18.0),
+        ("DiscreteIdentity", {**DQN, "name": "c51", "value_min": -1.0, "value_max": 3.0}, 6_000, 18.0),
+        ("MaskedIdentity", {**DQN, "name": "qrdqn", "quantiles": 16}, 4_000, 18.0),
+        ("DiscreteIdentity", RAINBOW, 8_000, 18.0),
     ],
     ids=lambda one: one if isinstance(one, str) else one["name"] if isinstance(one, dict) else str(one),
 )

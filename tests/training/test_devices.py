@@ -40,6 +40,8 @@ CONFIGS: dict[str, Any] = {
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn", "prioritized": True, "dueling": True, "target_every": 100, "target_rate": 0.5},
     },
+    "rainbow": {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "rainbow", "atoms": 9, "target_every": 100}},
+    "qrdqn": {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "qrdqn", "quantiles": 9, "target_every": 100}},
     "dropout": {
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn", "target_every": 100},

@@ -16,7 +16,6 @@ from operant.training import CheckpointError, CheckpointStore, resume, train
 PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
 A2C = {"name": "a2c"}
 DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
-RAINBOWISH = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
 TD3 = {"name": "td3", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "noise": "ou"}
 SAC = {"name": "sac", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "prioritized": True}
 
@@ -80,7 +79,8 @@ def assert_same(one, other, path=""):
         (DQN, CARTPOLE),
         (DQN, GYMNASIUM),
         (DQN, MASKED),
-        (RAINBOWISH, CARTPOLE),
+        ({**DQN, "name": "rainbow", "prioritized": True}, CARTPOLE),
+        ({**DQN, "name": "qrdqn", "quantiles": 9}, GYMNASIUM),
         (TD3, PENDULUM),
         (SAC, PENDULUM),
         (SAC, HOPPER),

@@ -48,10 +48,13 @@ ALGORITHMS = Registry("algorithm", entry_point_group="operant.algorithms")
 # torch is loaded with the module, when the name is asked for.
 for _name, _class in {
     "a2c": "a2c:A2C",
+    "c51": "distributional:C51",
     "ddpg": "ddpg:DDPG",
     "discrete_sac": "discrete_sac:DiscreteSAC",
     "dqn": "dqn:DQN",
     "ppo": "ppo:PPO",
+    "qrdqn": "distributional:QRDQN",
+    "rainbow": "distributional:Rainbow",
     "sac": "sac:SAC",
     "td3": "ddpg:TD3",
 }.items():
