@@ -32,6 +32,11 @@ class TestRecurrentA2C(AlgorithmContract):
     model: ClassVar = {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}
 
 
+class TestTRPO(AlgorithmContract):
+    name = "trpo"
+    settings: ClassVar = {"rollout": 8, "minibatch": 12, "value_epochs": 2, "conjugate_steps": 3}
+
+
 class TestDQN(AlgorithmContract):
     name = "dqn"
     settings = REPLAY

@@ -11,6 +11,7 @@ from operant.training import CheckpointStore, train
 ENVS = "operant.envs.identity:"
 PPO = {"name": "ppo", "rollout": 32, "minibatch": 64, "epochs": 6, "learning_rate": 3e-3, "gamma": 0.5}
 A2C = {"name": "a2c", "rollout": 8, "learning_rate": 3e-3, "gamma": 0.5, "optimizer": "adam"}
+TRPO = {"name": "trpo", "rollout": 32, "max_kl": 0.1, "damping": 0.01, "gamma": 0.5}
 DQN = {
     "name": "dqn",
     "train_every": 16,
@@ -38,7 +39,7 @@ def root(tmp_path):
 
 
 def config(env, algorithm, steps, **model):
-    relu = algorithm["name"] not in ("ppo", "a2c")
+    relu = algorithm["name"] not in ("ppo", "a2c", "trpo")
     return {
         "total_steps": steps,
         "env": {"id": ENVS + env, "num_envs": 8},
@@ -61,6 +62,7 @@ def config(env, algorithm, steps, **model):
         ("ContinuousIdentity", A2C, 24_000, -1.0),
         ("DictIdentity", A2C, 8_000, 18.0),
         ("MaskedIdentity", A2C, 8_000, 18.0),
+        ("DiscreteIdentity", TRPO, 8_000, 18.0),
         ("DiscreteIdentity", DQN, 6_000, 18.0),
         ("DictIdentity", DQN, 3_500, 18.0),
         ("MaskedIdentity", DQN, 4_000, 18.0),

@@ -27,6 +27,10 @@ CONFIGS: dict[str, Any] = {
         "model": {"state_noise": True},
     },
     "a2c": {"env": {"id": "Pendulum-v1", "num_envs": 2}, "algorithm": {"name": "a2c"}},
+    "trpo": {
+        "env": {"id": "Pendulum-v1", "num_envs": 2},
+        "algorithm": {"name": "trpo", "rollout": 50, "minibatch": 50},
+    },
     "lstm": {
         "env": {"id": "CartPole-v1", "num_envs": 2},
         "algorithm": {"name": "ppo", "rollout": 50, "epochs": 2},

@@ -15,6 +15,7 @@ from operant.training import CheckpointError, CheckpointStore, resume, train
 
 PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
 A2C = {"name": "a2c"}
+TRPO = {"name": "trpo", "rollout": 16, "minibatch": 24, "value_epochs": 2}
 DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
 TD3 = {"name": "td3", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "noise": "ou"}
 SAC = {"name": "sac", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "prioritized": True}
@@ -76,6 +77,7 @@ def assert_same(one, other, path=""):
         (A2C, GYMNASIUM),
         (A2C, DICT),
         (A2C, HOPPER),
+        (TRPO, PENDULUM),
         (DQN, CARTPOLE),
         (DQN, GYMNASIUM),
         (DQN, MASKED),

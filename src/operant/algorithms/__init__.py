@@ -57,6 +57,7 @@ for _name, _class in {
     "rainbow": "distributional:Rainbow",
     "sac": "sac:SAC",
     "td3": "ddpg:TD3",
+    "trpo": "trpo:TRPO",
 }.items():
     ALGORITHMS.declare(_name, f"operant.algorithms.{_class}")
 
