@@ -151,7 +151,7 @@ def test_di_engines_continuous_control():
 def test_the_dialect_goes_both_ways(name):
     """Every setting that both know comes back as it was; what DI-engine cannot say is listed here."""
     config = load_config(name, ["evaluation.every=40960", "env.num_envs=8", "evaluation.num_envs=4"])
-    if not hasattr(config.algorithm_settings, "di_engine"):
+    if getattr(config.algorithm_settings, "di_engine", None) is None:
         pytest.skip(f"DI-engine has no {config.algorithm['name']}")
     main, create = to_di_engine(config.to_mapping())
     again = load_config({"main_config": main, "create_config": create})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.algorithms.test_imitation import EXPERT
 from tests.models.fake_device import FakeGPU, held_tensors, is_there
 
 from operant.errors import UsageError
@@ -30,6 +31,10 @@ CONFIGS: dict[str, Any] = {
     "trpo": {
         "env": {"id": "Pendulum-v1", "num_envs": 2},
         "algorithm": {"name": "trpo", "rollout": 50, "minibatch": 50},
+    },
+    "gail": {
+        "env": {"id": "operant.envs.identity:DiscreteIdentity", "num_envs": 2},
+        "algorithm": {"name": "gail", "rollout": 50, "epochs": 2, "expert": EXPERT},
     },
     "lstm": {
         "env": {"id": "CartPole-v1", "num_envs": 2},

@@ -48,10 +48,13 @@ ALGORITHMS = Registry("algorithm", entry_point_group="operant.algorithms")
 # torch is loaded with the module, when the name is asked for.
 for _name, _class in {
     "a2c": "a2c:A2C",
+    "bc": "imitation:BC",
     "c51": "distributional:C51",
     "ddpg": "ddpg:DDPG",
     "discrete_sac": "discrete_sac:DiscreteSAC",
     "dqn": "dqn:DQN",
+    "gail": "imitation:GAIL",
+    "gail_trpo": "imitation:TrustRegionGAIL",
     "ppo": "ppo:PPO",
     "qrdqn": "distributional:QRDQN",
     "rainbow": "distributional:Rainbow",

@@ -139,6 +139,8 @@ class BaseAlgorithm(BasePolicy):
     """What `make_policy` makes; None: the whole algorithm, which then only acts."""
     model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
     takes_criterion: ClassVar[bool] = False
+    takes_scaled: ClassVar[bool] = True
+    """Whether observations may come scaled by what is seen in training; recorded ones are not."""
 
     def __init__(
         self,

@@ -347,12 +347,15 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
             spread = (hidden, spread)
         return policy, value, spread, mask
 
-    def _fused_backward(self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array) -> None:
-        """All gradients from those of the loss by log-probability, entropy (a mean) and value."""
+    def _fused_backward(
+        self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array | None = None
+    ) -> None:
+        """All gradients from those of the loss by log-probability, entropy (a mean) and, if it has a part, value."""
         assert self._actor is not None and self._critic is not None
         grad, spread = self._head.gradient(kept, log_prob_grad, entropy_grad)
         self._actor.backward(grad)
-        self._critic.backward(value_grad[:, None])
+        if value_grad is not None:
+            self._critic.backward(value_grad[:, None])
         if self._log_std_grad is not None and spread is not None:
             self._log_std_grad[:] = spread
 

@@ -48,6 +48,7 @@ class TRPOSettings(OnPolicySettings):
             raise UsageError(f"algorithm.line_search_shrink lies between 0 and 1, got {self.line_search_shrink}")
 
 
+TRPOSettings.di_engine = None  # type: ignore[assignment]  # it has none
 TRPOSettings.machin = Machin(
     (
         *OnPolicySettings.machin.rules,
@@ -211,7 +212,7 @@ class TRPO(OnPolicy):
         with self._modes.updating():
             value = self._torch_output(part)[1]
             loss = (value - to_tensors(part.target, self._device)).square().mean()
-            (weight * loss).backward()  # type: ignore[no-untyped-call]
+            (weight * loss).backward()
         for own in self._own or ():
             if own.grad is not None:
                 own.grad.zero_()

@@ -112,7 +112,9 @@ class Dataset(Replay):
         spec = algorithm.data
         if collector.normalizer is not None:
             raise UsageError("env.normalize_obs and env.normalize_reward scale by what is collected; a dataset is not")
-        recorded = read_transitions(spec.path, algorithm.adapter.adapt, n_step=spec.n_step, gamma=spec.gamma)
+        recorded = read_transitions(
+            spec.path, algorithm.adapter.adapt, n_step=spec.n_step, gamma=spec.gamma, from_env=algorithm.from_env
+        )
         super().__init__(algorithm, collector, rng, recorded)
 
     @property

@@ -126,6 +126,8 @@ class Training:
         env = self.config.env
         if not (env.normalize_obs or env.normalize_reward):
             return None
+        if env.normalize_obs and not self.algorithm.takes_scaled:
+            raise UsageError("env.normalize_obs scales what is seen, but not what was recorded: switch it off")
         if env.normalize_obs and not self.algorithm.adapter.is_flat:
             raise UsageError(
                 "env.normalize_obs works on observations that are rows of numbers, not on pictures or dicts"
