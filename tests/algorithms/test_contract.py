@@ -43,6 +43,13 @@ class TestDQN(AlgorithmContract):
     envs = DISCRETE
 
 
+class TestRecurrentDQN(AlgorithmContract):
+    name = "dqn"
+    settings: ClassVar = {**REPLAY, "prioritized": True, "n_step": 2}
+    model: ClassVar = {"hidden": [8], "recurrent": "lstm", "recurrent_size": 8, "sequence": 5, "burn_in": 3}
+    envs = DISCRETE
+
+
 class TestPrioritizedDQN(AlgorithmContract):
     name = "dqn"
     settings: ClassVar = {**REPLAY, "prioritized": True, "n_step": 3, "dueling": True}

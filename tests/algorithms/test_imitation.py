@@ -191,14 +191,17 @@ def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
         kind(Box(-1, 1, (2,)), Discrete(2), settings(expert=str(tmp_path / "text.npz")), None, 0)
     for other in ("gail", "bc"):
         config = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": other, "expert": expert}, "total_steps": 10}
-        with pytest.raises(UsageError, match="do not fit this environment"):
+        with pytest.raises(UsageError, match=r"do not fit this environment: observations have the shape \(3,\)"):
+            train(config, root=tmp_path)
+        config["env"]["id"] = "Pendulum-v1"
+        with pytest.raises(UsageError, match=r"do not fit this environment: actions have the shape \(\)"):
             train(config, root=tmp_path)
     config = {
         "env": {"id": "Pendulum-v1", "normalize_obs": True},
         "algorithm": {"name": "gail", "expert": expert},
         "total_steps": 10,
     }
-    rows = {"obs": np.zeros((600, 3)), "next_obs": np.zeros((600, 3)), "action": np.zeros((600, 1))}
+    rows = {"obs": np.zeros((600, 3)), "next_obs": np.zeros((600, 3)), "action": np.zeros((600, 1), np.float32)}
     np.savez(tmp_path / "p.npz", **(read_recorded(expert) | rows))
     config["algorithm"]["expert"] = str(tmp_path / "p.npz")
     with pytest.raises(UsageError, match="switch it off"):

@@ -85,13 +85,18 @@ def test_it_learns(root, env, algorithm, steps, threshold):
 
 @pytest.mark.parametrize(
     ("algorithm", "steps"),
-    [({**PPO, "gamma": 0.9}, 10_000), ({**A2C, "gamma": 0.9, "learning_rate": 1e-2}, 16_000)],
+    [
+        ({**PPO, "gamma": 0.9}, 10_000),
+        ({**A2C, "gamma": 0.9, "learning_rate": 1e-2}, 16_000),
+        ({**DQN, "gamma": 0.9, "updates": 2, "batch": 32, "exploration_fraction": 0.3}, 3_000),
+    ],
     ids=lambda one: one["name"] if isinstance(one, dict) else "",
 )
 def test_it_learns_what_only_memory_can(root, algorithm, steps):
-    result = train(
-        config("MemoryIdentity", algorithm, steps, recurrent="gru", recurrent_size=16, hidden=[16]), root=root
-    )
+    memory = {"recurrent": "gru", "recurrent_size": 16, "hidden": [16]}
+    if algorithm["name"] == "dqn":
+        memory |= {"sequence": 8, "burn_in": 2}
+    result = train(config("MemoryIdentity", algorithm, steps, **memory), root=root)
     assert result.final_return >= 0.95
 
 

@@ -51,6 +51,11 @@ CONFIGS: dict[str, Any] = {
     },
     "rainbow": {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "rainbow", "atoms": 9, "target_every": 100}},
     "qrdqn": {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "qrdqn", "quantiles": 9, "target_every": 100}},
+    "dqn with memory": {
+        "env": {"id": "CartPole-v1"},
+        "algorithm": {"name": "dqn", "target_every": 100},
+        "model": {"recurrent": "gru", "recurrent_size": 8, "sequence": 6},
+    },
     "dropout": {
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn", "target_every": 100},

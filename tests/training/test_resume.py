@@ -159,7 +159,7 @@ def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+@pytest.mark.parametrize("algorithm", [PPO, A2C, DQN], ids=["ppo", "a2c", "dqn"])
 def test_what_a_policy_remembers_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, CARTPOLE, recurrent="lstm", recurrent_size=8, sequence=6)
 

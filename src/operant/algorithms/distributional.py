@@ -14,7 +14,7 @@ from operant.algorithms.dialects import same
 from operant.algorithms.dqn import DQN, QPolicy
 from operant.algorithms.dqn_settings import QSettings
 from operant.errors import UsageError
-from operant.models.builders import DuelingQNetwork, QNetwork
+from operant.models.builders import QNetwork
 from operant.settings import setting
 
 
@@ -170,6 +170,7 @@ class CategoricalQPolicy(QPolicy):
 
     Settings = C51Settings
     settings: C51Settings
+    may_remember = False
 
     @property
     def _atoms(self) -> int:  # type: ignore[override]
@@ -180,7 +181,7 @@ class CategoricalQPolicy(QPolicy):
         s = self.settings
         return np.linspace(s.value_min, s.value_max, s.atoms, dtype=np.float32)
 
-    def _build(self) -> QNetwork | DuelingQNetwork:
+    def _build(self) -> Any:
         network = super()._build()
         if isinstance(network, QNetwork):
             network.probabilities = True
@@ -201,6 +202,7 @@ class QuantilePolicy(QPolicy):
 
     Settings = QRDQNSettings
     settings: QRDQNSettings
+    may_remember = False
 
     @property
     def _atoms(self) -> int:  # type: ignore[override]

@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from operant.algorithms._q_sequences import renewed, sequence_targets, with_last
 from operant.algorithms.base import BaseAlgorithm, BasePolicy
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.dqn_settings import DQNSettings, QSettings
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.q_functions import QFunction, can_fuse
+from operant.data.trees import tree_map
 from operant.errors import UsageError
-from operant.models.builders import DuelingQNetwork, QNetwork, build_q_network
+from operant.models.builders import build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.noisy import noisy_layers
 from operant.models.observations import to_array, to_tensors
@@ -76,6 +78,7 @@ class QPolicy(BasePolicy):
     Settings: ClassVar[type[QSettings]] = DQNSettings
     settings: QSettings
     default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
+    may_remember = True
 
     def __init__(
         self,
@@ -95,7 +98,12 @@ class QPolicy(BasePolicy):
             self.network = self._build()
         if self.settings.noisy and not noisy_layers(self.network):
             raise UsageError("algorithm.noisy needs layers with noise: operant.models.noisy.NoisyLinear in your module")
-        self._fused = self.model.fused and can_fuse(self.network, self.adapter)
+        self._remembers = self._remember()
+        if self._remembers and not self.may_remember:
+            raise UsageError(f"{type(self).__name__} has no form with memory: name a module without initial_state")
+        if self._remembers and self.settings.noisy:
+            raise UsageError("algorithm.noisy is not for networks with memory: leave one of the two")
+        self._fused = self.model.fused and not self._remembers and can_fuse(self.network, self.adapter)
         self._device = self._place(self.network, fused=self._fused)
         self._flat = FlatParameters(self.network)
         self._q = self._function(self.network, self._flat)
@@ -105,12 +113,12 @@ class QPolicy(BasePolicy):
     _atoms = 1
     """Outputs of the network for each action."""
 
-    def _build(self) -> QNetwork | DuelingQNetwork:
+    def _build(self) -> Any:
         settings = self.settings
         noise = settings.noisy_std if settings.noisy else 0.0
         return build_q_network(self.adapter, self.actions, self.model, settings.dueling, atoms=self._atoms, noise=noise)
 
-    def _function(self, network: QNetwork | DuelingQNetwork, flat: FlatParameters, noisy: bool = False) -> QFunction:
+    def _function(self, network: Any, flat: FlatParameters, noisy: bool = False) -> QFunction:
         return QFunction(network, flat, self._fused, self._modes, noisy and self.settings.noisy)
 
     @property
@@ -170,7 +178,17 @@ class QPolicy(BasePolicy):
                 action = self._explore(obs, rng, rows, mask, epsilon)
             return action, action, _NOTHING
 
-        return act
+        def act_with_memory(obs: Any, mask: Array | None, state: Any) -> tuple[Array, Array, dict[str, Any]]:
+            state = self.initial_state(rows) if state is None else state
+            with torch.no_grad(), self._modes.acting():
+                q, after = self.network.step(to_tensors(obs, self._device), to_tensors(state, self._device))
+            action = _best(to_array(q), mask)
+            if rng is not None:
+                random = rng.random(rows) < (self._epsilon if epsilon is None else epsilon)
+                action = np.where(random, self._any(rng, rows, mask), action)
+            return action, action, {"state": tree_map(to_array, after)}
+
+        return act_with_memory if self._remembers else act
 
     def _explore(
         self, obs: Any, rng: np.random.Generator, rows: int, mask: Array | None, epsilon: float | None
@@ -186,8 +204,7 @@ class QPolicy(BasePolicy):
         return action
 
     def _greedy(self, function: QFunction, obs: Any, mask: Array | None) -> Array:
-        q = self._expected(function.values(obs))
-        return np.asarray((q if mask is None else np.where(mask, q, -np.inf)).argmax(axis=1))
+        return _best(self._expected(function.values(obs)), mask)
 
     def _any(self, rng: np.random.Generator, rows: int, mask: Array | None) -> Array:
         if mask is None:
@@ -219,7 +236,7 @@ class DQN(QPolicy, BaseAlgorithm):
         settings = self.settings
         with torch.random.fork_rng(devices=[]):
             other = self._build()
-        if isinstance(other, QNetwork) and other.q is self.network.q:
+        if getattr(other, "q", None) is getattr(self.network, "q", other):
             other.q = copy.deepcopy(self.network.q)  # the user gave one instance; the target network is a second one
         self._place(self.network, other, fused=self._fused)  # one stream of random numbers for what both draw
         self._q = self._function(self.network, self._flat)
@@ -256,8 +273,7 @@ class DQN(QPolicy, BaseAlgorithm):
         chooses = following
         if self.settings.double and target_q is not self._learning_q:
             chooses = self._learning_q.values(batch["next_obs"], 1)
-        chooses = self._expected(chooses)
-        return following, (chooses if mask is None else np.where(mask, chooses, -np.inf)).argmax(axis=1)
+        return following, _best(self._expected(chooses), mask)
 
     def _discount(self, batch: Any) -> Any:
         discount = batch.get("discount")
@@ -299,6 +315,8 @@ class DQN(QPolicy, BaseAlgorithm):
 
     def _gradient(self, batch: Any) -> tuple[Array, Array]:
         """Gradients of the loss; returns what the network gives for the batch, and the size of each row's error."""
+        if self._remembers:
+            return self._sequence_gradient(batch)
         kind = self._loss
         action = batch["action"].reshape(-1)
         weight = batch.get("weight")
@@ -319,6 +337,43 @@ class DQN(QPolicy, BaseAlgorithm):
             loss.backward()  # type: ignore[no-untyped-call]
         q = to_array(q_tensor)
         return q, np.abs(q[np.arange(len(q)), action] - target)
+
+    def _sequence_gradient(self, batch: Any) -> tuple[Array, Array]:
+        """As `_gradient`, from sequences (R2D2, Kapturowski et al. 2019): both networks first renew the stored state
+        through the steps of the burn-in, then run through the rest. The size of a sequence's error is 0.9 of the
+        largest of its steps and 0.1 of their mean."""
+        begin, there = self.data.burn_in, batch["mask"][self.data.burn_in :]
+        steps, columns = there.shape
+        length = there.sum(axis=0)
+        obs = with_last(batch, begin, length, self._device)
+        with torch.no_grad(), self._modes.acting():
+            state, target_state = (
+                renewed(one, batch, begin, self._device) for one in (self.network, self._target_network)
+            )
+            following = to_array(self._target_network.unroll(obs, target_state, (steps + 1, columns)))
+        with self._modes.updating():
+            outputs = self.network.unroll(obs, state, (steps + 1, columns))
+            q = to_array(outputs).reshape(steps + 1, columns, -1)
+            following = following.reshape(q.shape) if self.settings.target_every else q
+            mask = batch.get("next_mask")
+            best = _best(
+                (q if self.settings.double else following)[1:].reshape(steps * columns, -1), _rows(mask, begin)
+            )
+            value = following[1:].reshape(len(best), -1)[np.arange(len(best)), best].reshape(steps, columns)
+            reward, discount = batch["reward"][begin:], batch["discount"][begin:]
+            target = sequence_targets(reward, discount, value, length, self.settings.n_step)
+            at = np.flatnonzero(there)
+            action = batch["action"].reshape(begin + steps, columns)[begin:].reshape(-1)[at]
+            chosen, wanted = (to_tensors(one, self._device) for one in (action, target.reshape(-1)[at]))
+            weight = np.broadcast_to(np.float32(1.0) if (given := batch.get("weight")) is None else given, there.shape)
+            weights = to_tensors(np.ascontiguousarray(weight.reshape(-1)[at]), self._device).to(outputs.dtype)
+            rows = outputs[to_tensors(at, self._device)]
+            self._flat.grad_tensor.zero_()
+            dqn_loss(rows, chosen, wanted, weights, self._loss).backward()  # type: ignore[no-untyped-call]
+        error = np.zeros(there.shape, np.float32)
+        error.reshape(-1)[at] = np.abs(q.reshape(len(q) * columns, -1)[at, action] - target.reshape(-1)[at])
+        size = 0.9 * error.max(axis=0) + 0.1 * error.sum(axis=0) / length
+        return q.reshape(len(q) * columns, -1)[at], size
 
     def _errors(self, size: Array) -> Metrics:
         """What to log of the sizes of errors."""
@@ -363,3 +418,11 @@ class DQN(QPolicy, BaseAlgorithm):
         self._copied_at = int(state["copied_at"])
         if "noise_rng" in state:
             self._noise_rng.bit_generator.state = state["noise_rng"]
+
+
+def _best(q: Array, mask: Array | None) -> Array:
+    return np.asarray((q if mask is None else np.where(mask, q, -np.inf)).argmax(axis=1))
+
+
+def _rows(mask: Array | None, begin: int) -> Array | None:
+    return None if mask is None else mask[begin:].reshape(-1, mask.shape[-1])

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from operant.algorithms.base import recorded_actions
 from operant.algorithms.contracts import Array, DataSpec, Metrics
 from operant.algorithms.dialects import Machin, Rule, same
 from operant.algorithms.errors import DivergedError
@@ -174,7 +175,9 @@ class _Imitating(OnPolicy):
                 "GAIL learns from recorded episodes: algorithm.expert=FILE (`operant record RUN` makes it)"
             )
         recorded = read_recorded(
-            self.settings.expert, self.adapter.adapt, lambda action: self._as_input(self.from_env(action))
+            self.settings.expert,
+            self.adapter.adapt_recorded,
+            lambda action: self._as_input(recorded_actions(self, action)),
         )
         self._expert = recorded["obs"], recorded["action"]
         with torch.random.fork_rng(devices=[]):

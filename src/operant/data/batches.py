@@ -120,7 +120,8 @@ def sample_batch(
     else:
         batch = buffer.sample(size, rng)
     if isinstance(batch["obs"], dict) and set(batch["obs"]) == {"obs", "mask"}:
-        batch["mask"], batch["next_mask"] = batch["obs"]["mask"], batch["next_obs"]["mask"]
+        # Of sequences `mask` says which steps there are.
+        batch["action_mask" if length else "mask"], batch["next_mask"] = batch["obs"]["mask"], batch["next_obs"]["mask"]
         batch["next_obs"] = batch["next_obs"]["obs"]
         batch["obs"] = batch["obs"]["obs"]
     return batch

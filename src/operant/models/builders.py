@@ -14,7 +14,14 @@ from operant.errors import UsageError, nearest
 from operant.models.loading import load_module
 from operant.models.noisy import NoisyLinear
 from operant.models.observations import ObservationAdapter
-from operant.models.recurrent import Memory, OwnRecurrentActorCritic, RecurrentActorCritic, remembers
+from operant.models.recurrent import (
+    Memory,
+    OwnRecurrentActorCritic,
+    OwnRecurrentQNetwork,
+    RecurrentActorCritic,
+    RecurrentQNetwork,
+    remembers,
+)
 from operant.models.settings import ModelSettings
 from operant.models.spaces import ActionSpec
 
@@ -351,16 +358,33 @@ def build_q_network(
     *,
     atoms: int = 1,
     noise: float = 0.0,
-) -> QNetwork | DuelingQNetwork:
+) -> QNetwork | DuelingQNetwork | RecurrentQNetwork | OwnRecurrentQNetwork:
     """The network of the DQN family.
 
     :param atoms: outputs for each action, those of one side by side.
     :param noise: start of the deviation of noise on the weights of the last layer, 0: none.
     """
     if settings.network is not None:
-        return QNetwork(load_module(settings.network, settings.arguments))
+        own = load_module(settings.network, settings.arguments)
+        return OwnRecurrentQNetwork(own) if remembers(own) else QNetwork(own)
     encoder = None if adapter.is_flat else Encoder(adapter)
     size = adapter.size if encoder is None else encoder.features
+    if settings.recurrent:
+        memory = Memory(settings.recurrent, size, settings.recurrent_size)
+        head = _q_head(settings.recurrent_size, actions, settings, dueling, atoms, noise)
+        return RecurrentQNetwork(memory, head, encoder)
+    return _q_head(size, actions, settings, dueling, atoms, noise, encoder)
+
+
+def _q_head(
+    size: int,
+    actions: ActionSpec,
+    settings: ModelSettings,
+    dueling: bool,
+    atoms: int,
+    noise: float,
+    encoder: nn.Module | None = None,
+) -> QNetwork | DuelingQNetwork:
     if not dueling and not noise:
         return QNetwork(build_mlp(size, settings.hidden, actions.outputs * atoms, settings.activation), encoder)
     if dueling and not settings.hidden:
