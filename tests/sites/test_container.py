@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.machine import patience, wait_until
 
+from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission
 from operant.sites.container import ContainerSite
 from operant.testing import SiteContract
@@ -126,7 +127,9 @@ class TestApptainer(SiteContract):
     @pytest.fixture(autouse=True)
     def stand_in(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path_factory.mktemp("bin")
-        script = 'shift\nwhile [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec "$@"\n'
+        # It takes a moment until it reads the file with the variables.
+        read = 'case $1 in --env-file=*) sleep 0.1; cat "${1#*=}" >/dev/null || exit 255;; esac'
+        script = f'shift\nwhile [ "${{1#-}}" != "$1" ]; do {read}; shift; done\nshift\nexec "$@"\n'
         (folder / "apptainer").write_text("#!/bin/sh\n" + script)
         (folder / "apptainer").chmod(0o755)
         monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
@@ -137,3 +140,12 @@ class TestApptainer(SiteContract):
     def job(self, token: str, folder: Path, kind: str) -> Submission:
         code = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}[kind]
         return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", code], folder, folder)
+
+    def test_what_is_asked_of_it(self, tmp_path: Path) -> None:
+        settings: dict[str, Any] = {"engine": "apptainer", "image": "image.sif"}
+        site = ContainerSite(tmp_path, **settings, volumes=["/a:/b:ro"], memory="1GB", cpus=2, gpus=True, user="root")
+        asked = ["--bind=/a:/b:ro", f"--memory={2**30}", "--cpus=2", "--fakeroot", "--nv"]
+        assert site._apptainer_options() == asked
+        for wrong in ({"runtime": "runc"}, {"ulimits": ["nofile=9"]}, {"user": "8:9"}):
+            with pytest.raises(ConfigError, match="apptainer"):
+                ContainerSite(tmp_path, **settings, **wrong)

@@ -16,6 +16,7 @@ from tests.machine import patience, wait_until
 
 from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission
+from operant.sites.channel import channel_token
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
 
@@ -111,8 +112,11 @@ def test_the_token_of_the_channel_is_uploaded_and_not_shown(tmp_path: Path) -> N
     wait_until(lambda: any(one.kind == "ended" for one in events), "its end")
     (job,) = stand_in.jobs.values()
     site.close()
+    job.process.wait(patience(20))
     assert (folder / "stdout").read_text() == "ready\n"
-    assert "secret" not in str([job.process.args, job.options["runtime_env"]["env_vars"], job.metadata])
+    shown = str([job.process.args, job.options["runtime_env"]["env_vars"], job.metadata])
+    key = (tmp_path / "site" / "channel.key").read_bytes()
+    assert channel_token(key, "0/1/secret") not in shown and "secret" not in shown
 
 
 def test_what_is_asked_of_ray(tmp_path: Path) -> None:

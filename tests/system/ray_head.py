@@ -40,8 +40,8 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
     place = Path(tempfile.mkdtemp(prefix="operant-ray-", dir="/tmp"))
     (place / "token").touch(0o600)
     (place / "token").write_text(secrets.token_hex(32))
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    port, dashboard, client = (one.getsockname()[1] for one in sockets)
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+    port, dashboard, client, agent = (one.getsockname()[1] for one in sockets)
     for one in sockets:
         one.close()
     with pytest.MonkeyPatch.context() as patch:
@@ -53,6 +53,7 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
         argv = [
             str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.2",
             f"--port={port}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}",
+            f"--dashboard-agent-listen-port={agent}",  # which is the same for every head otherwise, and takes the jobs
             f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
             "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
         ]  # fmt: skip
@@ -63,6 +64,37 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
         finally:
             _end(process)
             shutil.rmtree(place, ignore_errors=True)
+
+
+class Node(NamedTuple):
+    """A further node of a head."""
+
+    process: subprocess.Popen[bytes]
+
+    def end(self) -> None:
+        """At once, as by a power cut."""
+        _end(self.process)
+
+
+@contextmanager
+def second_node(head: Head, *, num_cpus: int, resources: dict[str, float]) -> Iterator[Node]:
+    """Another raylet on loopback, whose token is that of the head."""
+    argv = [
+        str(Path(sys.executable).parent / "ray"), "start", "--block", f"--address={head.address}",
+        "--node-ip-address=127.0.0.3", f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}",
+        "--object-store-memory=100000000", "--disable-usage-stats",
+    ]  # fmt: skip
+    import ray
+
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        deadline = time.monotonic() + patience(120)
+        while sum(bool(one["Alive"]) for one in ray.nodes()) < 2:
+            assert process.poll() is None and time.monotonic() < deadline, "the second node never came"
+            time.sleep(0.2)
+        yield Node(process)
+    finally:
+        _end(process)
 
 
 def _start(argv: list[str], place: Path, head: Head) -> subprocess.Popen[bytes]:

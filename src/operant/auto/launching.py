@@ -17,6 +17,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
+from operant._util.dotted import plain_flat
 from operant.auto.config import LaunchSettings, Plan, plain_config, write_config
 from operant.auto.learners import Learner
 from operant.auto.logger import OperantLogger
@@ -126,7 +127,8 @@ def run_learner(
                 if learner.network is None:
                     raise UsageError("frame_config.visualize is true, but the algorithm has no network to draw")
                 write_graph(learner.network, Path(parts.visualize_dir or folder / "log" / "graphs"), writer)
-            return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken)
+            with learner.connected() as router:
+                return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken, router)
         finally:
             learner.close()
 
@@ -140,9 +142,10 @@ def _fit(
     callbacks: list[Callback] | None,
     options: LaunchOptions,
     spoken: Spoken,
+    router: Any,
 ) -> LaunchResult:
     launch = plan.launch
-    module = TaskModule(learner, writer, launch.episode_per_epoch, launch.max_episodes)
+    module = TaskModule(learner, writer, launch.episode_per_epoch, launch.max_episodes, router)
     if hasattr(learner, "module"):
         learner.module = module
     # Two of them: `save_last=True` would write the last one only when it is the best as well.
@@ -242,7 +245,7 @@ def _places(root_dir: Path, resume: bool | str | Path) -> tuple[Path, Path | Non
 
 def _writer(name: str, config: Mapping[str, Any], checkpoint: Path | None, root: str | Path | None) -> SummaryWriter:
     """A new run; or the one that the checkpoint is of, if it is still there."""
-    settings = _flat(plain_config(config))
+    settings = plain_flat(plain_config(config))
     if checkpoint is not None:
         loaded = load_checkpoint_file(checkpoint)
         unpack(loaded, str(checkpoint))
@@ -255,16 +258,6 @@ def _writer(name: str, config: Mapping[str, Any], checkpoint: Path | None, root:
             return writer
         return SummaryWriter(run=run_id, resumed_from=step, root=root)
     return SummaryWriter(name, root=root, config=settings, tags=["auto"])
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if not isinstance(value, (list, dict)) else str(value)
-    return flat
 
 
 def _env_label(launch: Any) -> str:
