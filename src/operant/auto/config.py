@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
-from operant.algorithms.dialects import FRAMES
+from operant.algorithms.dialects import FRAME_OWN, FRAMES
 from operant.auto.envs import find_environment
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.settings import fill, setting, to_mapping
@@ -110,19 +110,25 @@ def generate_training_config(
     return {**ours, **copied(config or {}), **given}
 
 
-def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None = None) -> Config:
-    """Add the algorithm with all of its settings. What the config has of them already stays."""
+def generate_algorithm_config(
+    algorithm: str, config: Mapping[str, Any] | None = None, defaults: str = "operant"
+) -> Config:
+    """Add the algorithm with all of its settings. What the config has of them already stays.
+
+    :param defaults: whose values to take, ``operant`` or ``machin``; what Machin has no word for is always ours.
+    """
     result: Config = copied(config or {})
     kind = algorithm_key(algorithm)
     given = result.get("frame_config", {})
     found, settings_class = find_algorithm(kind)
-    settings, _ = from_machin(settings_class, _implied(algorithm))
+    own = _machins_own(algorithm, settings_class) if _is_machin(defaults) else {}
+    settings, _ = from_machin(settings_class, {**own, **_implied(algorithm)})
     count = len(found.model_roles)
     parts = copied(PARTS)
     parts |= {"models": [None] * count, "model_args": [[] for _ in range(count)]}
     parts["model_kwargs"] = [{} for _ in range(count)]
     result["frame"] = algorithm.upper()
-    result["frame_config"] = {**parts, **to_machin(settings), **given}
+    result["frame_config"] = {**parts, **to_machin(settings), **own, **given}
     result.setdefault("gpus", [0])
     return result
 
@@ -150,6 +156,20 @@ def algorithm_key(name: str) -> str:
 def _implied(name: str) -> Config:
     """Settings that the name of a frame stands for."""
     return dict(FRAMES[name.lower()][1]) if name.lower() in FRAMES else {}
+
+
+def _is_machin(defaults: str) -> bool:
+    if defaults not in ("operant", "machin"):
+        raise UsageError(f"defaults are those of operant or machin, not {defaults!r}")
+    return defaults == "machin"
+
+
+def _machins_own(name: str, settings_class: type) -> Config:
+    """What Machin takes for a frame where a config says nothing."""
+    words = getattr(settings_class, "machin", None)
+    if words is None or not words.own:
+        raise UsageError(f"no defaults of Machin's are known for {name.upper()}; leave --defaults out")
+    return {**words.own, **FRAME_OWN.get(name.lower(), {})}
 
 
 def check_config(config: Mapping[str, Any]) -> Plan:
@@ -274,13 +294,30 @@ def launch(
     return result
 
 
-def config_of_preset(name: str) -> dict[str, Any]:
+def measured_config(algorithm: str) -> Config:
+    """What was measured of an algorithm on the environment that it is shown with: its preset, or {} without one."""
+    from operant.training.targets import list_presets
+
+    kind = algorithm_key(algorithm)
+    preset = f"{example_env(kind).partition('-')[0].lower()}-{kind}"
+    return {**config_of_preset(preset), "frame": algorithm.upper()} if preset in list_presets() else {}
+
+
+def example_env(algorithm: str) -> str:
+    """The Gymnasium id of a simple environment that an algorithm can learn in."""
+    return str(getattr(find_algorithm(algorithm)[0], "example_env", "CartPole-v1"))
+
+
+def config_of_preset(name: str) -> Config:
     """The algorithm, its settings, networks and environment as a preset of `operant train` has them."""
     from operant.training.targets import load_config
 
     config = load_config(name)
+    usual = to_mapping(type(config.model)())
     model = {
-        key: value for key, value in to_mapping(config.model).items() if key in ("hidden", "activation", "orthogonal")
+        key: value
+        for key, value in to_mapping(config.model).items()
+        if key in ("hidden", "activation", "orthogonal") or value != usual[key]
     }
     env = to_mapping(config.env)
     train = {"env_name": env.pop("id"), **{key: value for key, value in env.items() if value}}
