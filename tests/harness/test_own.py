@@ -15,7 +15,7 @@ from operant.errors import UsageError
 from operant.harness.application import run_tree
 from operant.harness.command import _as_space, _split, _todays_override, main
 from operant.harness.own import own_config
-from operant.harness.tree import Origins, make_plan
+from operant.harness.tree import Origins, make_plan, trusts
 from operant.harness.tuning import _keep_tree
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
@@ -196,3 +196,10 @@ def test_a_checkpoint_that_is_not_ones_own_is_not_unpickled(tmp_path: Path) -> N
     with pytest.raises(Untrusted, match=r"algo.trust=true"):
         find_checkpoint(str(tmp_path), trust=False)
     assert find_checkpoint(str(tmp_path), trust=True) == folder
+
+
+def test_trust_is_said_in_so_many_words(tmp_path: Path) -> None:
+    for word in ("no", "off", "0"):
+        with pytest.raises(UsageError, match=r"algo.trust .*is true or false"):
+            make_plan(composed("dqn", f"++algo.trust={word}"))
+    assert not trusts(make_plan(composed("dqn"))) and trusts(make_plan(composed("dqn", "algo.trust=true")))

@@ -13,7 +13,7 @@ from operant.errors import UsageError
 from operant.framework import Context
 from operant.harness.own_words import algorithm_name, own_settings
 from operant.harness.results import LATE, Report, Result, StopConditions, machine_load
-from operant.harness.tree import Plan, given
+from operant.harness.tree import Plan, given, trusts
 from operant.harness.words import Tree
 from operant.tracking import SummaryWriter
 from operant.training.config import TrainConfig
@@ -155,6 +155,6 @@ def train_own(plan: Plan, observer: Observer | None = None, root: str | Path | N
     if earlier is None:
         result = train(config, observer=observer, root=root, tags=["harness"], settings=plan.tree, make=make)
     else:
-        trust = bool(algo.get("trust", False))
+        trust = trusts(plan)
         result = resume(str(earlier), observer=observer, root=root, trust=trust, config=config, make=make)
     return Report(result.run_id, result.folder, result.steps, result.mean_return, made[-1].reason)

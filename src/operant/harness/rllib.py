@@ -14,7 +14,7 @@ from operant._util.dotted import plain_flat
 from operant.errors import UsageError, nearest
 from operant.harness.results import LATE, Report, StopConditions, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
-from operant.harness.tree import Plan, given
+from operant.harness.tree import Plan, given, trusts
 from operant.tracking import SummaryWriter
 from operant.training.training import Observer, Silent
 
@@ -160,8 +160,7 @@ def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path |
         try:
             earlier = given(plan, "algo").get("checkpoint_path")
             if earlier is not None:
-                trust = bool(given(plan, "algo").get("trust", False))
-                algorithm.restore_from_path(str(find_checkpoint(str(earlier), trust=trust)))
+                algorithm.restore_from_path(str(find_checkpoint(str(earlier), trust=trusts(plan))))
             checkpoints = Checkpoints(plan, writer.run_dir / "checkpoints")
             while True:
                 result, lists = flatten(algorithm.train())

@@ -124,6 +124,11 @@ def given(plan: Plan, group: str) -> dict[str, Any]:
     return {str(key): value for key, value in values.items() if value is not None}
 
 
+def trusts(plan: Plan) -> bool:
+    """Whether code may run that a checkpoint of somebody else names or holds."""
+    return given(plan, "algo").get("trust", False) is True
+
+
 def _check_group(plan: Plan, group: str, known: tuple[str, ...]) -> None:
     for key in given(plan, group):
         if key not in known:
@@ -139,6 +144,9 @@ def _check_values(plan: Plan) -> None:
         )
     if not isinstance(keep, int) or keep < 1:
         raise UsageError(f"checkpoint.num_to_keep is {keep!r}; it is 1 or more, or null for all")
+    trust = given(plan, "algo").get("trust", False)
+    if not isinstance(trust, bool):  # a word such as `no` would be true
+        raise UsageError(f"algo.trust{plan.origins.of('algo.trust')} is true or false, got {trust!r:.80}")
     level = debugging.get("log_level", "WARN")
     if level not in _LEVELS:
         raise UsageError(f"debugging.log_level is {level!r}{nearest(str(level), _LEVELS)}; it is {', '.join(_LEVELS)}")

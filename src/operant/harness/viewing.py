@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from operant.errors import UsageError
-from operant.harness.tree import Plan, given
+from operant.harness.tree import Plan, given, trusts
 from operant.training.playback import load_policy, record_episodes, write_gif
 
 Frames = list[np.ndarray[Any, Any]]
@@ -33,7 +33,7 @@ def view(plan: Plan, root: str | Path | None = None) -> Viewed:
             "cli.mode is view: whose policy? algo.checkpoint_path is a run of ours, or a checkpoint of RLlib's"
         )
     episodes = int(given(plan, "evaluation").get("evaluation_duration", 1))
-    seed, trust = int(given(plan, "debugging").get("seed", 0)), bool(given(plan, "algo").get("trust", False))
+    seed, trust = int(given(plan, "debugging").get("seed", 0)), trusts(plan)
     folder = Path(given(plan, "runtime").get("local_dir", "."))
     folder.mkdir(parents=True, exist_ok=True)
     if plan.library == "rllib":
