@@ -15,7 +15,7 @@ import yaml
 from tests.machine import patience
 
 from operant.cli.search_scripts import ctl_main, init_main, run_main
-from operant.schedulers.engine.state import controller_is_alive
+from operant.tracking.journal import controller_is_alive
 
 PROGRAM = """
 import json, sys, time

@@ -25,7 +25,8 @@ from operant.cli import main
 from operant.cli.watching.draw import cells, line, log_lines, rule, shrink
 from operant.cli.watching.keyboard import split_keys
 from operant.cli.watching.scenes import SearchScene
-from operant.schedulers.engine.state import controller_is_alive, read_state
+from operant.schedulers.engine.state import read_state
+from operant.tracking.journal import controller_is_alive
 
 PROGRAM = r"""
 import sys, time

@@ -9,9 +9,8 @@ from typing import Any
 
 from tests.fuzz.driver import Fuzz, confused, few_or_many
 
-from operant.schedulers.engine.state import controller_is_alive
 from operant.tracking.identity import process_identity
-from operant.tracking.journal import collect_messages
+from operant.tracking.journal import collect_messages, controller_is_alive
 from operant.tracking.journal.lease import Lease, read_lease
 from operant.tracking.reading.summary import Annotations
 

@@ -19,8 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.engine.state import controller_is_alive, read_state
+    from operant.schedulers.engine.state import read_state
     from operant.schedulers.views.overview import find_search
+    from operant.tracking.journal import controller_is_alive
 
     root = find_root()
     folder = find_search(root, args.task)

@@ -24,10 +24,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.engine.state import controller_is_alive, read_state
+    from operant.schedulers.engine.state import read_state
     from operant.schedulers.views.overview import describe, find_search
     from operant.sites.code import remove_tree
     from operant.sites.local import end_leftovers
+    from operant.tracking.journal import controller_is_alive
     from operant.tracking.reading.compares import leave_compares
 
     root = find_root()

@@ -23,10 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.schedulers.engine.state import controller_is_alive, read_state
+    from operant.schedulers.engine.state import read_state
     from operant.schedulers.views.overview import describe, find_search
     from operant.sites.local import end_leftovers
-    from operant.tracking.journal import post_message
+    from operant.tracking.journal import controller_is_alive, post_message
 
     folder = find_search(find_root(), args.task)
     if not controller_is_alive(folder):

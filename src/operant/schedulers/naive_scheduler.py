@@ -118,7 +118,7 @@ class NaiveScheduler(BaseScheduler):
 
     def _refuse_second_controller(self) -> None:
         """Before any file is touched; the journal's lease, taken later, is what really decides."""
-        from operant.schedulers.engine.state import controller_is_alive
+        from operant.tracking.journal import controller_is_alive
 
         if controller_is_alive(self.workdir):
             raise LeaseHeldError(self.workdir, read_lease(self.workdir))

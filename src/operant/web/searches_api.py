@@ -7,11 +7,10 @@ from typing import Any
 from operant.errors import UsageError
 from operant.schedulers.analysis import chart_data
 from operant.schedulers.analysis.axes import axes_of
-from operant.schedulers.engine.state import controller_is_alive
 from operant.schedulers.views.live import LiveSearch
 from operant.schedulers.views.region_tree import has_tree, region_nodes
 from operant.status import OPEN
-from operant.tracking.journal import post_message
+from operant.tracking.journal import controller_is_alive, post_message
 from operant.tracking.reading.summary import check_annotation
 from operant.web.answers import ApiRequest, Conflict, NotFound
 from operant.web.app_state import AppState, Cursor

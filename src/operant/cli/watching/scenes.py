@@ -274,7 +274,7 @@ class AllScene:
         return [one for one in self._followers.values() if one.alive]
 
     def refresh(self) -> None:
-        from operant.schedulers.engine.state import controller_is_alive
+        from operant.tracking.journal import controller_is_alive
 
         for folder in list_searches(self.root):
             if folder in self._followers:

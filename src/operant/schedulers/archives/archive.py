@@ -18,8 +18,9 @@ from operant._util.files import replacing
 from operant._version import __version__
 from operant.errors import UsageError
 from operant.schedulers.archives.tar import check_member_name, read_members
-from operant.schedulers.engine.state import controller_is_alive, read_state
+from operant.schedulers.engine.state import read_state
 from operant.sites.code import remove_tree
+from operant.tracking.journal import controller_is_alive
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import check_run_id
 

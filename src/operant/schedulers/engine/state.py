@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from operant._util.garbage import no_garbage_collection
 from operant._util.signing import is_signed
 from operant.status import UNDER_WAY, USABLE, Status
-from operant.tracking.identity import is_alive
-from operant.tracking.journal import Damage, JournalReader
-from operant.tracking.journal.journal import JOURNAL_NAME
+from operant.tracking.journal import Damage, JournalReader, controller_is_alive
 from operant.tracking.journal.lease import read_lease
 from operant.tracking.journal.trial_lines import SEVERAL, records_in, started_of, token_of
 
@@ -445,10 +443,3 @@ def read_state(folder: Path) -> tuple[SearchState, str]:
         return state, Status.RUNNING
     state.settle_dead()
     return state, state.end_status
-
-
-def controller_is_alive(folder: Path) -> bool:
-    holder = read_lease(folder)
-    if not holder or holder.get("released", True) or not (folder / JOURNAL_NAME).exists():
-        return False
-    return is_alive(holder) is not False

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from operant.errors import UsageError
-from operant.schedulers.engine.state import controller_is_alive
 from operant.sites.code import remove_tree
 from operant.status import USABLE, Status
 from operant.tracking.identity import process_identity
-from operant.tracking.journal import Journal
+from operant.tracking.journal import Journal, controller_is_alive
 from operant.tracking.places import check_run_id
 from operant.tracking.recording.recorder import Recorder
 

@@ -3,7 +3,7 @@
 from operant.tracking.journal import trial_lines
 from operant.tracking.journal.damage import Damage
 from operant.tracking.journal.inbox import Message, collect_messages, post_message
-from operant.tracking.journal.journal import Entry, Journal, JournalReader
+from operant.tracking.journal.journal import Entry, Journal, JournalReader, controller_is_alive
 from operant.tracking.journal.lease import Lease, LeaseHeldError
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "LeaseHeldError",
     "Message",
     "collect_messages",
+    "controller_is_alive",
     "post_message",
     "trial_lines",
 ]

@@ -26,8 +26,9 @@ from operant.tracking.format.blocks import (
     encode_file_header,
     encode_json,
 )
+from operant.tracking.identity import is_alive
 from operant.tracking.journal.damage import Damage, is_sound
-from operant.tracking.journal.lease import Lease
+from operant.tracking.journal.lease import Lease, read_lease
 from operant.tracking.journal.trial_lines import expand, records_in
 
 JOURNAL_NAME = "journal.log"
@@ -345,3 +346,11 @@ class Journal:
                 sync_data(descriptor)  # outside the lock: appending goes on while the disk works
             finally:
                 os.close(descriptor)
+
+
+def controller_is_alive(folder: Path) -> bool:
+    """Whether somebody holds the lease of a search, as far as can be seen from here."""
+    holder = read_lease(folder)
+    if not holder or holder.get("released", True) or not (folder / JOURNAL_NAME).exists():
+        return False
+    return is_alive(holder) is not False
