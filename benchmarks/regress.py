@@ -199,6 +199,7 @@ def run_script(tree: Path, script: str, folder: Path) -> float:
     """CPU seconds that the script says it used."""
     python = tree / ".venv" / "bin" / "python"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPERANT_")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or the time to compile them is measured, of all that is imported
     environment |= {"PYTHONPATH": str(tree / "src"), "OPERANT_CACHE_DIR": str(folder / "cache"), "HOME": str(folder)}
     environment |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     (folder / ".operant").mkdir(exist_ok=True)

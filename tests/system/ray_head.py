@@ -40,17 +40,20 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
     place = Path(tempfile.mkdtemp(prefix="operant-ray-", dir="/tmp"))
     (place / "token").touch(0o600)
     (place / "token").write_text(secrets.token_hex(32))
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    port, dashboard, client = (one.getsockname()[1] for one in sockets)
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+    port, dashboard, client, agent = (one.getsockname()[1] for one in sockets)
     for one in sockets:
         one.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN_PATH", str(place / "token"))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_raylet_start_wait_time_s", "180")  # Ray's own 30 s are short where there is much to do
+        patch.setenv("RAY_agent_register_timeout_ms", "180000")
         argv = [
             str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.2",
             f"--port={port}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}",
+            f"--dashboard-agent-listen-port={agent}",  # which is the same for every head otherwise, and takes the jobs
             f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
             "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
         ]  # fmt: skip
@@ -64,13 +67,13 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
 
 
 def _start(argv: list[str], place: Path, head: Head) -> subprocess.Popen[bytes]:
-    """The head, once it has a node: a part of Ray's gives up after 30 s without one, and all of it ends then."""
+    """The head, once it takes jobs: on a busy machine a part of Ray's may give up before the others have come up."""
     for _ in range(3):
         with (place / "log").open("ab") as log:
             process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + patience(120)
         while process.poll() is None and time.monotonic() < deadline:
-            if _answers(head):
+            if _takes_jobs(head):
                 return process
             time.sleep(0.2)
         _end(process)
@@ -86,9 +89,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _answers(head: Head) -> bool:
+def _takes_jobs(head: Head) -> bool:
+    """A node that is alive may still lack the agent that starts jobs."""
     try:
         site = RaySite(Path("none"), address=head.dashboard)
-        return "ALIVE" in site._call("_do_request", "GET", "/nodes?view=summary").text
+        if "ALIVE" not in site._call("_do_request", "GET", "/nodes?view=summary").text:
+            return False
+        site._call("submit_job", entrypoint="true", entrypoint_num_cpus=0)
     except OperantError:
         return False
+    return True

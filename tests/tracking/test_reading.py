@@ -21,8 +21,8 @@ from operant.tracking.format.blocks import decode_blocks, decode_records
 from operant.tracking.journal.inbox import post_message
 from operant.tracking.places import find_root
 from operant.tracking.reading.index import Index, RunTable
-from operant.tracking.reading.points import POINT
 from operant.tracking.reading.pyramid import Pyramid
+from operant.tracking.reading.run import POINT
 
 
 def series(values: np.ndarray, steps: np.ndarray | None = None) -> np.ndarray:

@@ -15,7 +15,7 @@ from operant.tracking.format.blocks import Block
 from operant.tracking.journal import post_message
 from operant.tracking.places import find_root
 from operant.tracking.reading.index import Index, RunTable
-from operant.tracking.reading.points import last_points, split_points
+from operant.tracking.reading.run import last_points, split_points
 
 
 def record(name: str = "r", steps: int = 300) -> Path:

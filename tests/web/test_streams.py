@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.web.asking import MadeSearch, decode_charts, record_run
 
-from operant.tracking.reading.points import POINT
+from operant.tracking.reading.run import POINT
 from operant.tracking.recording.recorder import Recorder
 from operant.web.app_state import AppState, Cursor
 from operant.web.cache import MOST_RECENT_POINTS

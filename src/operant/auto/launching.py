@@ -17,6 +17,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
+from operant._util.dotted import plain_flat
 from operant.auto.config import LaunchSettings, Plan, plain_config, write_config
 from operant.auto.learners import Learner
 from operant.auto.logger import OperantLogger
@@ -242,7 +243,7 @@ def _places(root_dir: Path, resume: bool | str | Path) -> tuple[Path, Path | Non
 
 def _writer(name: str, config: Mapping[str, Any], checkpoint: Path | None, root: str | Path | None) -> SummaryWriter:
     """A new run; or the one that the checkpoint is of, if it is still there."""
-    settings = _flat(plain_config(config))
+    settings = plain_flat(plain_config(config))
     if checkpoint is not None:
         loaded = load_checkpoint_file(checkpoint)
         unpack(loaded, str(checkpoint))
@@ -255,16 +256,6 @@ def _writer(name: str, config: Mapping[str, Any], checkpoint: Path | None, root:
             return writer
         return SummaryWriter(run=run_id, resumed_from=step, root=root)
     return SummaryWriter(name, root=root, config=settings, tags=["auto"])
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if not isinstance(value, (list, dict)) else str(value)
-    return flat
 
 
 def _env_label(launch: Any) -> str:

@@ -14,6 +14,7 @@ from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from operant._util.dotted import plain_flat
 from operant.tracking import SummaryWriter
 
 
@@ -67,7 +68,7 @@ class OperantLogger(Logger):
     @rank_zero_only
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
         values = vars(params) if isinstance(params, Namespace) else params
-        self.experiment.add_hparams(_flat(values))
+        self.experiment.add_hparams(plain_flat(values))
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -104,14 +105,3 @@ class OperantLogger(Logger):
             self._writer.flush()
         else:
             self._writer.close()
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            plain = value is None or isinstance(value, (str, int, float, bool))
-            flat[f"{prefix}{key}"] = value if plain else str(value)
-    return flat

@@ -65,8 +65,9 @@ def _add_urls(root: Path, found: dict[str, Any]) -> None:
 
     address = address_of(root)
     found["url"] = compare_url(address, found["task"], (found["compare"] or {}).get("id"))
+    jobs = job_url(address, f"{found['task']}/")
     for job in found["jobs"]:
-        job["url"] = job_url(address, job["run"])
+        job["url"] = jobs + job["id"]  # which nothing of has to be quoted
 
 
 def _show_all(root: Path, args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from operant.framework._middleware import (
     Suspended,
     close_all,
     middleware_name,
-    run_backward,
+    rest_of,
     run_forward,
     set_middleware_name,
 )
@@ -106,15 +106,7 @@ class ParallelMiddleware:
         for name, fn in self._named:
             self._forward.start(name, fn, ctx)
         suspended = self._forward.join()
-        return self._rest(suspended, ctx) if suspended else None
-
-    @staticmethod
-    def _rest(suspended: list[Suspended], ctx: Context) -> Generator[None, None, None]:
-        try:
-            yield
-            run_backward(suspended, ctx)
-        finally:
-            close_all(suspended)
+        return rest_of(suspended, ctx) if suspended else None
 
     def close(self) -> None:
         self._forward.close()

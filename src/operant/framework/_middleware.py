@@ -103,13 +103,14 @@ def serial(fns: Iterable[Middleware]) -> Middleware:
         except BaseException:
             close_all(suspended)
             raise
-        return _rest(suspended, ctx) if suspended else None
+        return rest_of(suspended, ctx) if suspended else None
 
     set_middleware_name(run_in_order, "serial(" + ", ".join(name for name, _ in named) + ")")
     return run_in_order
 
 
-def _rest(suspended: list[Suspended], ctx: Context) -> Generator[None, None, None]:
+def rest_of(suspended: list[Suspended], ctx: Context) -> Generator[None, None, None]:
+    """What several middleware do after their ``yield``, as one generator."""
     try:
         yield
         run_backward(suspended, ctx)

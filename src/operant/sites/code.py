@@ -48,6 +48,8 @@ class CodeSnapshot:
                     self._links.append((f"{path}{name}", os.readlink(entry)))
                 else:
                     self._files.append((f"{path}{name}", entry.stat().st_size))
+        self.foreign = (*(name for name, _ in self._links), *(name for name, _ in self.symlinks))
+        """What a work folder has as links: what is behind them is not the job's own."""
         self._large = [name for name, size in self._files if size > _LARGEST_COPY]
         self._clones = not self._large or _can_clone(folder / self._large[0], folder.parent)
 
@@ -66,11 +68,6 @@ class CodeSnapshot:
 
     def read_text(self, name: str) -> str:
         return (self.folder / name).read_text(encoding="utf-8")
-
-    @property
-    def foreign(self) -> tuple[str, ...]:
-        """What a work folder has as links: what is behind them is not the job's own."""
-        return (*(name for name, _ in self._links), *(name for name, _ in self.symlinks))
 
     @property
     def note(self) -> str | None:

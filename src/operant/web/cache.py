@@ -13,7 +13,7 @@ from operant.schedulers.views.overview import list_searches
 from operant.tracking import Run
 from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import check_run_id, run_dir
-from operant.tracking.reading.points import Points
+from operant.tracking.reading.run import Points
 from operant.web.answers import NotFound
 
 MOST_BYTES = 768 << 20

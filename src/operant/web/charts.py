@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from operant._util.checks import is_number
 from operant.errors import UsageError
-from operant.tracking.reading.points import Points
 from operant.tracking.reading.pyramid import Pyramid
+from operant.tracking.reading.run import Points
 from operant.web.answers import ApiRequest, NotFound, TooLarge
 from operant.web.app_state import AppState, Cursor
 from operant.web.cache import OpenRun

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from operant.errors import UsageError
 from operant.schedulers.analysis.axes import axes_of
 from operant.status import Status
-from operant.tracking.reading.points import Points, concatenate
+from operant.tracking.reading.run import Points, concatenate
 from operant.web.answers import NotFound, TooLarge, answer, as_json
 from operant.web.app_state import LOOK_SECONDS, AppState, Cursor
 from operant.web.cache import OpenRun

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -191,3 +193,18 @@ def test_folding_the_journal_gives_the_live_state_of_functions(tmp_path: Path, m
     cfg = config({"stop_criterion": {"max_tries": 40}}, searcher, search_args=REALS)
     NaiveScheduler(tmp_path / "s", cfg, function=awkward, source=tmp_path).run()
     assert count >= 10
+
+
+def test_a_state_that_nobody_holds_is_freed_at_once() -> None:
+    """A server folds many; with a cycle in each, all their jobs would wait for the garbage collector."""
+    records: list[dict[str, Any]] = [{"type": "opened", "config": {}}]
+    records += [{"type": "proposed", "number": number, "config": {"x": number}} for number in range(3)]
+    gc.disable()
+    try:
+        state = SearchState().fold_all(records)
+        assert len(state.proposals) == 3
+        gone = weakref.ref(state)
+        del state
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -11,7 +11,7 @@ import errno
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from operant.errors import OperantError
@@ -198,6 +198,16 @@ class LiveState(SearchState):
         job = self.new_job(trial.proposal, trial.waiting.pop(0))
         trial.open.add(job.id)
         self.ready.append(job)
+
+    def new_job(self, proposal: ProposalRecord, seed: int | None, *, check: bool = False) -> JobRecord:
+        """A job that nobody has heard of yet; it is in ``jobs`` from its first attempt on."""
+        name = str(proposal.number) if seed is None else f"{proposal.number}-s{seed}"
+        return JobRecord(f"check-{name}" if check else name, proposal.number, seed, proposal.config, self.name)
+
+    def rewards_of(self, proposal: ProposalRecord, seeds: Iterable[int | None]) -> dict[int | None, float]:
+        """The rewards of a proposal's jobs, by seed."""
+        jobs = [self.jobs.get(self.new_job(proposal, seed).id) for seed in seeds]
+        return {job.seed: job.reward for job in jobs if job is not None and job.reward is not None}
 
     def go_on(self, name: str) -> None:
         """Let a job that was paused have a slot again."""

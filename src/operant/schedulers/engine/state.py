@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from operant._util.garbage import no_garbage_collection
 from operant._util.signing import is_signed
@@ -27,12 +27,14 @@ class JobRecord:
     """One job, from the moment it is queued; attempts overwrite each other. Only its search's state changes it."""
 
     __slots__ = (
-        "arg_dict", "attempt", "code", "ended", "error", "id", "iteration", "number", "reason", "reward", "search",
-        "seed", "snapshot", "started", "status", "token",
+        "arg_dict", "attempt", "code", "ended", "error", "id", "is_check", "iteration", "number", "reason", "reward",
+        "search", "seed", "snapshot", "started", "status", "token",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, seed: int | None, arg_dict: Mapping[str, Any], search: str = "") -> None:
         self.id = name
+        self.is_check = name.startswith("check-")
+        """Whether it belongs to the final check, not to the search itself."""
         self.number = number
         self.seed = seed
         self.arg_dict = arg_dict
@@ -53,11 +55,6 @@ class JobRecord:
     @property
     def name(self) -> str:
         return f"{self.search}-{self.id}"
-
-    @property
-    def is_check(self) -> bool:
-        """Whether it belongs to the final check, not to the search itself."""
-        return self.id.startswith("check-")
 
     def __repr__(self) -> str:
         return f"JobRecord({self.id!r}, {self.status})"
@@ -111,6 +108,13 @@ class ProposalRecord:
 class SearchState:
     """Proposals and jobs of one search, in the order they were made."""
 
+    _folds: ClassVar[dict[str, Callable[..., None]]]
+    """What folds a record, by its type. Functions and not an object's methods, which would keep every state and all
+    its jobs until the next search for garbage."""
+
+    def __init_subclass__(cls) -> None:
+        cls._folds = {name[6:]: getattr(cls, name) for name in dir(cls) if name.startswith("_fold_")}
+
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.opened: dict[str, Any] = {}
@@ -139,9 +143,6 @@ class SearchState:
         self.damage = Damage()
         """What of the journal could not be read, or made no sense."""
         self._dropped = 0
-        self._folds: dict[str, Callable[[dict[str, Any]], None]] = {
-            name[6:]: getattr(self, name) for name in dir(type(self)) if name.startswith("_fold_")
-        }
 
     @property
     def tries(self) -> int:
@@ -163,14 +164,14 @@ class SearchState:
                 handler = handlers.get(record["type"])
                 if handler is not None:
                     try:
-                        handler(record)
+                        handler(self, record)
                     except _SENSELESS:
                         self.damage.add(None, records_in(record) if record["type"] in SEVERAL else 1)
         return self
 
     def fold(self, record: dict[str, Any]) -> None:
         """Take note of a record that is known to fit."""
-        self._folds[record["type"]](record)
+        self._folds[record["type"]](self, record)
 
     def limits_under(self, opened: dict[str, Any]) -> dict[str, list[Any]]:
         """Which of the changed limits still hold when a controller begins with this ``opened`` record: whoever has
@@ -350,16 +351,6 @@ class SearchState:
         found = [one for one in self.proposals.values() if one.counts]
         return sorted(found, key=lambda one: (sign * (one.reward or 0.0), one.number))
 
-    def new_job(self, proposal: ProposalRecord, seed: int | None, *, check: bool = False) -> JobRecord:
-        """A job that nobody has heard of yet; it is in ``jobs`` from its first attempt on."""
-        name = str(proposal.number) if seed is None else f"{proposal.number}-s{seed}"
-        return JobRecord(f"check-{name}" if check else name, proposal.number, seed, proposal.config, self.name)
-
-    def rewards_of(self, proposal: ProposalRecord, seeds: Iterable[int | None]) -> dict[int | None, float]:
-        """The rewards of a proposal's jobs, by seed."""
-        jobs = [self.jobs.get(self.new_job(proposal, seed).id) for seed in seeds]
-        return {job.seed: job.reward for job in jobs if job is not None and job.reward is not None}
-
     @property
     def end_status(self) -> str:
         """How a search without a controller ended."""
@@ -400,6 +391,9 @@ class SearchState:
         """Say of a search without a controller what became of its jobs."""
         for job in self.jobs.values():
             job.status, job.reason = self.without_controller(job)
+
+
+SearchState.__init_subclass__()  # the same for itself
 
 
 def named_by(opened: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def describe(folder: Path, only: Collection[str] | None = None) -> dict[str, Any
         "compare": state.opened.get("compare") or None,
         "reward_attribute": state.opened.get("reward"),
         "counts": dict(Counter(str(job.status) for job in jobs)),
-        "tries": sum(not one.filtered for one in state.proposals.values()),
+        "tries": state.tries,
         "final_check": list(state.checks.values()) or None,
         "jobs": [_job(job, state, name) for job in jobs],
     }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from operant.errors import UsageError
-from operant.tracking.reading.points import Points
+from operant.tracking.reading.run import Points
 
 FACTOR = 16
 _SMALL = 4096  # with fewer groups than this no higher level pays

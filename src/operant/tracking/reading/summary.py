@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,10 @@ class RunSummary:
     """For each attempt after the first: the step it went on from (None: from the start)."""
     series: dict[str, SeriesSummary] = field(default_factory=dict)
     lost_points: int = 0
-    annotations: Annotations = field(default_factory=Annotations)
+
+    @cached_property
+    def annotations(self) -> Annotations:
+        return Annotations()
 
     @property
     def labels(self) -> list[str]:
@@ -201,7 +205,7 @@ class RunSummary:
         self.tags = list(dict.fromkeys([*self.tags, *tags]))
 
     def _fold_points(self, segment: Segment, block: Block) -> None:
-        from operant.tracking.reading.points import last_points
+        from operant.tracking.reading.run import last_points  # and numpy with it
 
         for number, count, (step, wall, value) in last_points(block):
             tag = segment.names.get(number)
