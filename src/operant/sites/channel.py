@@ -53,6 +53,7 @@ _MOST_TEXT = 1 << 20
 _CHUNK = 1 << 20
 _MOST_CONNECTIONS = 256
 _MOST_OF_A_JOB = 8
+_MOST_PASSED_OVER = 8 << 20
 _HEAD_SECONDS = 10.0
 _LONGEST_HEAD = 1 << 16
 
@@ -322,8 +323,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._receive(target, descriptor, length)
             return size + length
         os.close(descriptor)  # it came twice, or something before it did not come: go on from what is there
-        self.close_connection = True
+        self._pass_over(length)
         return size
+
+    def _pass_over(self, length: int) -> None:
+        """Read a body that is not needed: whoever sends to a closed connection never reads the answer."""
+        if length > _MOST_PASSED_OVER:
+            self.close_connection = True
+            return
+        while length:
+            data = self.rfile.read(min(length, _CHUNK))
+            if not data:
+                raise OSError("it was cut off")
+            length -= len(data)
 
     def _target(self, path: str) -> Path:
         parts = Path(path).parts
