@@ -107,9 +107,9 @@ def test_every_preset_of_train_is_a_config(preset):
         ({"frame_config": {"model": 5}}, "group of settings"),
         ({"episode_per_epoch": 0}, "at least 1"),
         ({"early_stopping_patience": 0}, "or null for none"),
-        ({"num_processes": 3}, "not distributed"),
-        ({"num_nodes": 2}, "not distributed"),
-        ({"batch_num": {"sampler": 10}}, "distributed algorithms"),
+        ({"num_processes": 0}, "must be at least 1"),
+        ({"num_nodes": 2}, "start Ray on these machines and say engine: ray"),
+        ({"batch_num": {"sampler": 10}}, "whoever collects it"),
         ({"gpus": "a"}, "write numbers"),
         ({"gpus": [-1]}, "by their numbers"),
         ({"gpus": {"0": 1}}, "a list, a number, a string or null"),
@@ -124,8 +124,16 @@ def test_mistakes_are_sentences(change, message):
         check_config({**config, **change})
 
 
-def test_one_process_on_one_node_is_what_there_is():
-    assert check_config({**complete(), "num_nodes": 1, "num_processes": 1}).epochs == 1000
+def test_of_all_processes_one_learns():
+    assert check_config({**complete(), "num_nodes": 1, "num_processes": 1}).launch.workers == 0
+    assert check_config({**complete(), "num_nodes": 2, "num_processes": 3, "engine": "ray"}).launch.workers == 5
+
+
+@pytest.mark.parametrize(
+    ("frame", "algorithm"), [("DQNApex", "apex_dqn"), ("DDPGApex", "apex_ddpg"), ("IMPALA", "impala"), ("ARS", "ars")]
+)
+def test_distributed_frames_have_their_names_in_machin(frame, algorithm):
+    assert check_config(complete(frame)).algorithm == algorithm
 
 
 @pytest.mark.parametrize(

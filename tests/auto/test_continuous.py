@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from operant.auto import generate_algorithm_config, get_available_algorithms
+from operant.auto import generate_algorithm_config, get_available_algorithms, launch
+from operant.auto.command import main
 from operant.auto.config import check_config
 from operant.auto.frames import frame_class
 from operant.errors import UsageError
+from operant.training import load_config
+from operant.training.machin import to_machin
 
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32))
 ROW = spaces.Box(-1, 1, (3,), np.float32)
@@ -36,6 +43,77 @@ def test_machins_frames_are_settings(name, algorithm, prioritized):
         algorithm == "dqn"
         or {"q_increase_rate", "update_rate", "critic_learning_rate"} <= config["frame_config"].keys()
     )
+
+
+MACHINS_OWN = {
+    "DQN": {
+        "batch_size": 100,
+        "criterion": "MSELoss",
+        "discount": 0.99,
+        "epsilon_decay": 0.9999,
+        "gradient_max": math.inf,
+        "learning_rate": 0.001,
+        "mode": "double",
+        "optimizer": "Adam",
+        "replay_size": 500_000,
+        "update_rate": 0.005,
+        "update_steps": None,
+    },
+    "DDPG": {"actor_learning_rate": 5e-4, "critic_learning_rate": 1e-3, "update_rate": 0.001, "batch_size": 100},
+    "HDDPG": {"q_increase_rate": 1.0, "q_decrease_rate": 1.0, "update_rate": 0.005, "actor_learning_rate": 5e-4},
+    "DDPGPer": {"update_rate": 0.001, "replay_size": 500_000, "prioritized": True},
+    "DQNPer": {"update_rate": 0.005, "epsilon_decay": 0.9999, "prioritized": True},
+    "TD3": {"update_rate": 0.001, "update_steps": None, "gradient_max": math.inf},
+    "SAC": {"target_entropy": None, "initial_entropy_alpha": 1.0, "alpha_learning_rate": 1e-3, "update_rate": 0.005},
+    "PPO": {"surrogate_loss_clip": 0.2, "gae_lambda": 1.0, "entropy_weight": None, "batch_size": 100},
+    "A2C": {"value_weight": 0.5, "normalize_advantage": True, "actor_learning_rate": 1e-3, "batch_size": 100},
+}
+
+
+@pytest.mark.parametrize("name", MACHINS_OWN)
+def test_machins_own_values_there_and_back(name):
+    given = generate_algorithm_config(name, defaults="machin")["frame_config"]
+    assert {key: given[key] for key in MACHINS_OWN[name]} == MACHINS_OWN[name]
+    plan = check_config({"env": "openai_gym", "frame": name, "frame_config": given})
+    again = to_machin(plan.settings)
+    for key, value in MACHINS_OWN[name].items():
+        assert again[key] == (value if value is None or isinstance(value, (str, bool)) else pytest.approx(value)), key
+    mine = generate_algorithm_config(name, {"frame_config": {"discount": 0.5}}, "machin")["frame_config"]
+    assert mine["discount"] == 0.5 and mine["batch_size"] == 100
+
+
+def test_defaults_are_somebodys():
+    with pytest.raises(UsageError, match="those of operant or machin"):
+        generate_algorithm_config("SAC", defaults="mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"), [("SAC", "pendulum-sac"), ("HDDPG", "pendulum-ddpg"), ("DQNPer", "cartpole-dqn")]
+)
+def test_the_command_writes_what_was_measured(capsys, name, preset):
+    assert main(["generate", "--algo", name, "--print"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    measured = load_config(preset)
+    settings = check_config(config).settings
+    assert settings == dataclasses.replace(measured.algorithm_settings, prioritized=settings.prioritized)
+    assert settings.prioritized == (name == "DQNPer") and config["frame"] == name.upper()
+    assert config["train_env_config"]["env_name"] == config["test_env_config"]["env_name"] == measured.env.id
+    assert config["frame_config"]["model"]["hidden"] == list(measured.model.hidden)
+
+
+def test_a_config_with_machins_own_values_is_launched(capsys):
+    assert main(["generate", "--algo", "HDDPG", "--defaults", "machin", "--print"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    assert config["train_env_config"]["env_name"] == "Pendulum-v1" and config["frame_config"]["batch_size"] == 100
+    for key in ("train_env_config", "test_env_config"):
+        config[key] |= {"arguments": {"max_episode_steps": 20}, "render_every_episode": None}
+    config["train_env_config"]["act_kwargs"] = {"noise_param": [0.0, 0.2], "mode": "normal"}
+    config["test_env_config"]["episodes"] = 2
+    config["frame_config"] |= {"q_increase_rate": 0.5, "model": {"hidden": [8]}}
+    result = launch({**config, "gpus": None, "max_episodes": 8, "episode_per_epoch": 4})
+    assert result.episodes == 8 and result.steps == 160
+    assert main(["generate", "--preset", "pendulum-sac", "--defaults", "machin"]) == 1
+    assert "leave --defaults out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,18 @@ def test_every_algorithm_plays_and_learns_through_its_verbs(algorithm):
     assert frame.update()
 
 
-@pytest.mark.parametrize("key", ["num_nodes", "num_processes"])
-def test_distributed_training_is_refused_in_words(make_config, key):
-    with pytest.raises(UsageError, match="not distributed"):
-        launch(make_config(**{key: 3}))
+@pytest.mark.long
+@pytest.mark.parametrize("frame", ["IMPALA", "DQNAPEX", "ARS"])
+def test_distributed_training_runs(make_config, tmp_path, frame):
+    """Machin's launcher never got one to its end."""
+    (tmp_path / ".operant").mkdir()
+    small = {"ARS": {"directions": 2}, "IMPALA": {"rollout": 8}}.get(frame, {})
+    config = make_config(frame, small, num_processes=3)
+    config["frame_config"].pop("batch_size", None) if small else None
+    result = launch(config, root=tmp_path / ".operant")
+    assert result.episodes >= 9 and not result.exact
+    again = launch({**config, "max_episodes": 18}, resume=True, root=tmp_path / ".operant")
+    assert again.episodes > result.episodes
 
 
 def test_a_full_buffer_holds_the_newest_and_nothing_stale():

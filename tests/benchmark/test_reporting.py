@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from operant.benchmark.comparing import Outcome
-from operant.benchmark.reporting import compare, draw, read_outcomes, searcher_options, table
+from operant.benchmark.reporting import charts, compare, read_outcomes, searcher_options, table
 from operant.cli import main
 from operant.errors import UsageError
 
@@ -32,10 +32,12 @@ def test_the_table_counts_misses_as_never_reached():
     assert table(missed, "swimmer").splitlines()[2] == "| lamcts | 3 | 1 | not reached | not reached | 301 |"
 
 
-def test_a_picture_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    draw([outcome(0, 50), outcome(1, None)], "swimmer", tmp_path / "p.png")
-    assert (tmp_path / "p.png").stat().st_size > 1000
+def test_curves_have_median_and_quartiles_over_samples_and_over_episodes():
+    over_samples, over_episodes = charts([outcome(0, 50), outcome(1, None), outcome(2, 60)], "swimmer")
+    band, line, threshold = over_samples.marks
+    assert (list(line.x), list(line.y), line.name) == ([1.0, 2.0], [1.0, 2.0], "lamcts")
+    assert list(band.low) == list(band.high) == [1.0, 2.0] and list(threshold.y) == [325.0, 325.0]
+    assert list(over_episodes.marks[1].x) == [3.0, 6.0]
 
 
 def test_lamcts_has_gmls_settings_and_all_start_alike():
@@ -50,4 +52,4 @@ def test_the_command_writes_table_and_results(tmp_path, capsys):
     arguments = ["bench", "search", "--func", "levy", "--dims", "2", "--searchers", "random", "--seeds", "2"]
     assert main([*arguments, "--samples", "3", "--out", str(tmp_path)]) == 0
     assert "| random | 2 | - |" in capsys.readouterr().out
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".jsonl", ".md", ".png"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".jsonl", ".md", ".png"]

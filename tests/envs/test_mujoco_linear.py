@@ -55,3 +55,19 @@ def test_more_rollouts_are_other_episodes():
 def test_an_unknown_task_is_named():
     with pytest.raises(ConfigError, match="did you mean 'hopper'"):
         MujocoFunction("hoper")
+
+
+@pytest.mark.parametrize("name", ["hopper", pytest.param("swimmer", marks=pytest.mark.long)])
+def test_compiled_episodes_give_the_bits_of_the_loop_in_python(name):
+    pytest.importorskip("numba")
+    function = MujocoFunction(name)
+    points = [np.zeros(function.dims), np.random.default_rng(3).uniform(-0.2, 0.2, function.dims)]
+    looped = [function.returns(point, 5, 2) for point in points]
+    assert function.compile()
+    assert [function.returns(point, 5, 2) for point in points] == looped
+
+
+def test_contacts_are_left_out_only_where_nothing_can_touch():
+    contact = pytest.importorskip("mujoco").mjtDisableBit.mjDSBL_CONTACT
+    left_out = {name: bool(MujocoFunction(name)._model.opt.disableflags & contact) for name in ("swimmer", "hopper")}
+    assert left_out == {"swimmer": True, "hopper": False}

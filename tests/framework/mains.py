@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 from operant.framework import Context, Task
@@ -595,3 +598,27 @@ def wait_for_finish() -> None:
 def raise_finish() -> None:
     with Task() as task:
         task.finish = True
+
+
+# -- beside a process that goes on -----------------------------------------------------------------------------------
+
+
+def feed(marks: str, how: str = "") -> None:
+    """Put numbers into a queue until the run ends; the first life of node.1 comes to an end as `how` says."""
+    with Task() as task:
+        queue = task.queue("numbers", 4)
+        first = not (Path(marks) / f"{task.router.node_id}").exists()
+        (Path(marks) / f"{task.router.node_id}").write_text(str(os.getpid()))
+
+        def put(ctx: Context) -> None:
+            if how and first and task.router.node_id == 1 and ctx.total_step == 3:
+                if how == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if how == "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                if how == "raise":
+                    raise ValueError("no more numbers")
+            queue.put((task.router.node_id, ctx.total_step))
+
+        task.use(put)
+        task.run()

@@ -15,7 +15,8 @@ from operant.errors import UsageError
 from operant.harness.application import run_tree
 from operant.harness.command import _as_space, _split, _todays_override, main
 from operant.harness.own import own_config
-from operant.harness.tree import Origins, make_plan, trusts
+from operant.harness.results import StopConditions
+from operant.harness.tree import Origins, flag, make_plan
 from operant.harness.tuning import _keep_tree
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
@@ -70,7 +71,10 @@ def test_it_goes_on_from_a_run_and_checkpoints_are_as_often_as_asked(tmp_path: P
         (["+training.learning_rat=1"], "did you mean 'learning_rate'"),
         (["+rollouts.num_env_runers=1"], "did you mean 'num_env_runners'"),
         (["+enviroment.env=x"], "did you mean 'environment'"),
-        (["+model.use_lstm=true"], "there is no model.use_lstm"),
+        (["+model.use_attention=true"], "there is no model.use_attention"),
+        (["+model.conv_filter=true"], "there is no model.conv_filter"),
+        (["++multi_agent={policies: [a, b]}"], "trains one for all agents"),
+        (["callbacks=3"], "list of dotted paths"),
         (["environment.is_atari=true"], "no counterpart with algo.library=operant"),
         (["checkpoint.num_to_keep=0"], "1 or more"),
         (["debugging.log_level=LOUD"], "debugging.log_level"),
@@ -99,6 +103,27 @@ def test_a_mistake_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_stop_condition_that_no_result_has_is_an_error_at_the_first(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"stop_conditions.rewrad_mean: no result has this name"):
         run_tree(composed("dqn", *SHORT, "+stop_conditions.rewrad_mean=3"), root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "later"),
+    [
+        ("env_runners/episode_return_mean", True),
+        ("env_runners/episode_return_meen", False),
+        ("evaluation/env_runners/episode_len_max", True),
+        ("evaluation/env_runners/num_episodes", True),
+        ("evaluation/env_runners/num_episode", False),
+        ("learners/default_policy/q_loss", True),
+    ],
+)
+def test_a_result_that_is_still_to_come_is_waited_for(name: str, later: bool) -> None:
+    conditions = StopConditions({name: 3.0})
+    first = {"training_iteration": 1.0, "env_runners/num_episodes": 0.0}
+    if later:
+        assert conditions.reached(first) == "" and name in conditions.reached({name: 3.0})
+    else:
+        with pytest.raises(UsageError, match="it would never stop"):
+            conditions.reached(first)
 
 
 def test_older_words_are_translated_with_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,8 +223,15 @@ def test_a_checkpoint_that_is_not_ones_own_is_not_unpickled(tmp_path: Path) -> N
     assert find_checkpoint(str(tmp_path), trust=True) == folder
 
 
+def test_a_limit_by_todays_name_wins_over_a_default_by_its_older_one() -> None:
+    plan = make_plan(composed("config", "++stop_conditions={env_runners/episode_return_mean: 300}"))
+    assert plan.stop_conditions["env_runners/episode_return_mean"] == 300
+    assert any("gives way" in line for line in plan.said)
+
+
 def test_trust_is_said_in_so_many_words(tmp_path: Path) -> None:
     for word in ("no", "off", "0"):
         with pytest.raises(UsageError, match=r"algo.trust .*is true or false"):
             make_plan(composed("dqn", f"++algo.trust={word}"))
-    assert not trusts(make_plan(composed("dqn"))) and trusts(make_plan(composed("dqn", "algo.trust=true")))
+    for words in ((), ("algo.trust=true",)):
+        assert flag(make_plan(composed("dqn", *words)), "algo", "trust") == bool(words)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.machine import wait_until
 from tests.sites.kube_stand_in import StandIn
 
 from operant.errors import UsageError
@@ -94,6 +96,25 @@ if __name__ == "__main__":
     scheduler = run_scheduler_k8s(config, manifest, 60, kubeconfig=str(cluster.kubeconfig))
     with scheduler, pytest.raises(Exception, match="and there it is"):
         scheduler.run_task({})
+
+
+def test_why_a_task_waits_is_logged_and_an_image_that_never_comes_fails_it(
+    cluster: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("operant.hpo.kubernetes_tasks._PULL_SECONDS", 0.2)
+    cluster.runs = False
+    pull = {"waiting": {"reason": "ImagePullBackOff", "message": "no such registry"}}
+    waits = {"phase": "Pending", "containerStatuses": [{"name": "di", "image": "none:1", "state": pull}]}
+
+    def stay() -> None:
+        wait_until(lambda: "cartpole-dqn-hpo-0-pod" in cluster.objects.get("pods", {}), "its pod", 30)
+        cluster.pod("cartpole-dqn-hpo-0", **waits)
+
+    threading.Thread(target=stay, daemon=True).start()
+    scheduler = run_scheduler_k8s(*files(tmp_path), kubeconfig=str(cluster.kubeconfig))
+    with scheduler, pytest.raises(Exception, match="the image none:1 cannot be pulled"):
+        scheduler.run_task({})
+    assert [one for one in caplog.messages if "task 0" in one and "waits: the image none:1" in one]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import pytest
 
 from operant.searchers import Observation, build_searcher
 from operant.searchers._acquisition import Maximiser
-from operant.searchers._branches import Branches
+from operant.searchers._branches import Branches, BranchSteps
+from operant.searchers.base_searcher import Trial
 from operant.space import build_space
 
 ARGS = [
@@ -37,6 +38,28 @@ def test_the_better_branch_is_found_though_it_is_mostly_bad():
 def test_models_find_the_better_branch(kind):
     options = {"acq_optimizer_kwargs": {"n_points": 100}} if kind == "SkoptSearcher" else {"n_candidates": 50}
     assert sum(narrow_found(kind, seed, 40, **options) for seed in range(3)) >= 2
+
+
+@pytest.mark.parametrize("kind", ["CmaEsSearcher", "LamctsSearcher", "TurboSearcher"])
+def test_steps_in_random_branches_find_the_better_one(kind):
+    trials = 40 if kind == "TurboSearcher" else 60
+    assert sum(narrow_found(kind, seed, trials) for seed in range(3)) >= 2
+
+
+def test_steps_in_branches_are_every_second_proposal_and_only_where_there_are_conditions():
+    assert BranchSteps(build_space(ARGS[:1])).propose(np.random.default_rng(0)) is None
+    steps, rng = BranchSteps(build_space(ARGS)), np.random.default_rng(0)
+    for number in range(10):
+        steps.learn(Trial(number, {"kind": "wide", "u": 0.25}, state="finished", score=float(number)))
+    made = [steps.propose(rng) for _ in range(400)]
+    own = [one for one in made if one is not None]
+    assert 150 < len(own) < 250
+    wide = [one["u"] for one in own if one["kind"] == "wide"]
+    assert 0.4 < len(wide) / len(own) < 0.6
+    # Half of them near the best of that branch; where nothing is known all are random.
+    assert np.mean(np.abs(np.array(wide) - 0.25) < 0.1) > 0.4
+    narrow = [one["v"] for one in own if one["kind"] == "narrow"]
+    assert np.histogram(narrow, bins=4, range=(0, 1))[0].min() > 10
 
 
 def test_a_branch_is_its_arguments_and_the_choices_that_conditions_ask_about():

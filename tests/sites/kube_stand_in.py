@@ -122,7 +122,7 @@ class StandIn:
                 path = next(one["mountPath"] for one in container["volumeMounts"] if one["name"] == volume["name"])
                 here = self._mounted(volume["configMap"]["name"])
                 argv = [word.replace(path, str(here)) for word in argv]
-        env = {one["name"]: one["value"] for one in container.get("env", ())}
+        env = {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
         for one in container.get("envFrom", ()):
             env |= self.objects["secrets"][one["secretRef"]["name"]]["stringData"]
         with (self.folder / f"{name}-pod.log").open("wb") as log:

@@ -182,6 +182,11 @@ def server(tmp_path: Path) -> Iterator[ChannelServer]:
     found.close()
 
 
+def right(server: ChannelServer) -> str:
+    """What the job shows."""
+    return server.environment("0", 1, "0/1/secret")["OPERANT_CHANNEL_TOKEN"]
+
+
 def ask(server: ChannelServer, method: str, place: str, token: str, body: bytes = b"") -> int:
     request = urllib.request.Request(f"http://{server.address}{place}", body or None, method=method)
     request.add_header("Authorization", f"Bearer {token}")
@@ -192,7 +197,7 @@ def ask(server: ChannelServer, method: str, place: str, token: str, body: bytes 
         return error.code
 
 
-@pytest.mark.parametrize("token", ["", "0/1/other", "0/2/secret"])
+@pytest.mark.parametrize("token", ["", "0/1/other", "0/2/secret", "0/1/secret"])  # the last is its own: all can read it
 def test_a_wrong_token_reaches_nothing(server: ChannelServer, token: str, tmp_path: Path) -> None:
     for method, place in (("GET", "spec"), ("GET", "bundle"), ("POST", "exit"), ("PUT", "file?path=stdout&offset=0")):
         for attempt in (1, 99):  # of the second there is none, and so no token
@@ -201,10 +206,19 @@ def test_a_wrong_token_reaches_nothing(server: ChannelServer, token: str, tmp_pa
     assert not (tmp_path / "jobs" / "0" / "stdout").exists()
 
 
+def test_what_opens_a_channel_is_its_owner_s_and_stays_the_same(server: ChannelServer, tmp_path: Path) -> None:
+    assert (tmp_path / "site" / "channel.key").stat().st_mode & 0o777 == 0o600
+    later = ChannelServer(tmp_path, "127.0.0.1:0")
+    assert (
+        right(later) == right(server) != ChannelServer.environment(later, "0", 1, "0/1/other")["OPERANT_CHANNEL_TOKEN"]
+    )
+    later.close()
+
+
 def test_a_large_body_right_behind_its_head_is_taken(server: ChannelServer, tmp_path: Path) -> None:
     body = b"x" * (1 << 20)
     with socket.create_connection(server.address.split(":"), patience(20)) as connection:
-        head = "PUT /0/1/file?path=run/large HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0/1/secret\r\n"
+        head = f"PUT /0/1/file?path=run/large HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {right(server)}\r\n"
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
     assert (tmp_path / "jobs" / "0" / "run" / "large").stat().st_size == len(body)
@@ -217,7 +231,7 @@ def test_half_requests_lock_no_job_out(server: ChannelServer, monkeypatch: pytes
     for _ in range(200):
         standing.append(socket.create_connection((host, int(port)), 5, source_address=("127.0.0.2", 0)))
         standing[-1].sendall(b"GET /0/1/spec HTTP/1.1\r\nHo")
-    assert ask(server, "GET", "/0/1/spec", "0/1/secret") == 200
+    assert ask(server, "GET", "/0/1/spec", right(server)) == 200
     for one in standing:
         one.settimeout(patience(20))
         with one, contextlib.suppress(ConnectionResetError):
@@ -229,15 +243,16 @@ def test_a_job_whose_bodies_never_come_locks_itself_out_alone(server: ChannelSer
     other.parent.mkdir()
     other.write_text(json.dumps({"token": "1/1/secret"}), encoding="utf-8")
     host, _, port = server.address.partition(":")
+    own, others = (server.environment(job, 1, f"{job}/1/secret")["OPERANT_CHANNEL_TOKEN"] for job in ("0", "1"))
     with contextlib.ExitStack() as standing:
         for number in range(40):
             one = standing.enter_context(socket.create_connection((host, int(port)), patience(20)))
-            head = f"PUT /0/1/file?path=run/{number} HTTP/1.1\r\nAuthorization: Bearer 0/1/secret\r\n"
+            head = f"PUT /0/1/file?path=run/{number} HTTP/1.1\r\nAuthorization: Bearer {own}\r\n"
             one.sendall(f"{head}Content-Length: 70000000\r\n\r\nhalf".encode())
-        wait_until(lambda: ask(server, "GET", "/0/1/spec", "0/1/secret") == 507)  # it asks again, later
+        wait_until(lambda: ask(server, "GET", "/0/1/spec", own) == 507)  # it asks again, later
         wait_until(lambda: server._server._open.total() <= channel._MOST_OF_A_JOB)
-        assert ask(server, "GET", "/1/1/spec", "1/1/secret") == 200
-    wait_until(lambda: ask(server, "GET", "/0/1/spec", "0/1/secret") == 200)
+        assert ask(server, "GET", "/1/1/spec", others) == 200
+    wait_until(lambda: ask(server, "GET", "/0/1/spec", own) == 200)
 
 
 @pytest.mark.parametrize(
@@ -246,20 +261,20 @@ def test_a_job_whose_bodies_never_come_locks_itself_out_alone(server: ChannelSer
 )
 def test_a_job_writes_only_where_jobs_write(server: ChannelServer, path: str, tmp_path: Path) -> None:
     before = (tmp_path / "jobs" / "0" / "spec-1.json").read_bytes()
-    assert ask(server, "PUT", f"/0/1/file?path={path}", "0/1/secret", b"bad") == 400
+    assert ask(server, "PUT", f"/0/1/file?path={path}", right(server), b"bad") == 400
     assert (tmp_path / "jobs" / "0" / "spec-1.json").read_bytes() == before
 
 
 def test_a_link_does_not_lead_out_of_the_job(server: ChannelServer, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "jobs" / "0" / "run").symlink_to(tmp_path / "elsewhere")
-    assert ask(server, "PUT", "/0/1/file?path=run/x", "0/1/secret", b"bad") == 400
+    assert ask(server, "PUT", "/0/1/file?path=run/x", right(server), b"bad") == 400
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_bytes_that_come_twice_are_written_once(server: ChannelServer, tmp_path: Path) -> None:
     for offset, body in ((0, b"one "), (0, b"one "), (4, b"two"), (99, b"lost")):
-        assert ask(server, "PUT", f"/0/1/file?path=stdout&offset={offset}", "0/1/secret", body) == 200
+        assert ask(server, "PUT", f"/0/1/file?path=stdout&offset={offset}", right(server), body) == 200
     assert (tmp_path / "jobs" / "0" / "stdout").read_bytes() == b"one two"
 
 
@@ -269,11 +284,11 @@ def test_what_is_sent_anew_is_written_once_though_the_first_sending_arrives_late
     stdout, body = tmp_path / "jobs" / "0" / "stdout", b"x" * (1 << 20) + b"y" * 100
     host, _, port = server.address.partition(":")
     with socket.create_connection((host, int(port)), patience(20)) as slow:
-        head = "PUT /0/1/file?path=stdout&offset=0 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0/1/secret\r\n"
+        head = f"PUT /0/1/file?path=stdout&offset=0 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {right(server)}\r\n"
         slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[: 1 << 20])
         wait_until(lambda: stdout.exists() and stdout.stat().st_size == 1 << 20)
         for offset in (0, 1 << 20):  # told how much is there, the job goes on with the rest
-            assert ask(server, "PUT", f"/0/1/file?path=stdout&offset={offset}", "0/1/secret", body[offset:]) == 200
+            assert ask(server, "PUT", f"/0/1/file?path=stdout&offset={offset}", right(server), body[offset:]) == 200
         slow.sendall(body[1 << 20 :])
         assert b" 507 " in slow.recv(100)
     assert stdout.read_bytes() == body
@@ -296,7 +311,7 @@ def test_numbers_that_are_none_are_refused_and_cost_nothing(
 ) -> None:
     host, _, port = server.address.partition(":")
     with socket.create_connection((host, int(port)), patience(20)) as connection:
-        head = f"{method} /0/1/{place} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0/1/secret\r\n"
+        head = f"{method} /0/1/{place} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {right(server)}\r\n"
         connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + body)
         assert b" 400 " in connection.recv(100)
     assert not capfd.readouterr().err

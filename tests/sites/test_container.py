@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from tests.machine import patience, wait_until
 
+from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission
+from operant.sites.cluster_jobs import SiteRefusedError
 from operant.sites.container import ContainerSite
 from operant.testing import SiteContract
 
@@ -118,6 +120,12 @@ def test_what_is_asked_of_an_engine(
     assert site._options(Submission("0/1/x", "0", 1, [], tmp_path, tmp_path)) == [*volumes, *asked]
 
 
+def test_without_an_engine_nothing_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SiteRefusedError, match="there is none of podman, docker, apptainer"):
+        ContainerSite(tmp_path, image="any:1").start(lambda event: None)
+
+
 class TestApptainer(SiteContract):
     """By a stand-in that drops the options and runs the command; the real one is in no package of Debian's."""
 
@@ -126,7 +134,9 @@ class TestApptainer(SiteContract):
     @pytest.fixture(autouse=True)
     def stand_in(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path_factory.mktemp("bin")
-        script = 'shift\nwhile [ "${1#-}" != "$1" ]; do shift; done\nshift\nexec "$@"\n'
+        # It takes a moment until it reads the file with the variables.
+        read = 'case $1 in --env-file=*) sleep 0.1; cat "${1#*=}" >/dev/null || exit 255;; esac'
+        script = f'shift\nwhile [ "${{1#-}}" != "$1" ]; do {read}; shift; done\nshift\nexec "$@"\n'
         (folder / "apptainer").write_text("#!/bin/sh\n" + script)
         (folder / "apptainer").chmod(0o755)
         monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
@@ -137,3 +147,12 @@ class TestApptainer(SiteContract):
     def job(self, token: str, folder: Path, kind: str) -> Submission:
         code = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}[kind]
         return Submission(token, folder.name, 1, [sys.executable, "-I", "-S", "-c", code], folder, folder)
+
+    def test_what_is_asked_of_it(self, tmp_path: Path) -> None:
+        settings: dict[str, Any] = {"engine": "apptainer", "image": "image.sif"}
+        site = ContainerSite(tmp_path, **settings, volumes=["/a:/b:ro"], memory="1GB", cpus=2, gpus=True, user="root")
+        asked = ["--bind=/a:/b:ro", f"--memory={2**30}", "--cpus=2", "--fakeroot", "--nv"]
+        assert site._apptainer_options() == asked
+        for wrong in ({"runtime": "runc"}, {"ulimits": ["nofile=9"]}, {"user": "8:9"}):
+            with pytest.raises(ConfigError, match="apptainer"):
+                ContainerSite(tmp_path, **settings, **wrong)

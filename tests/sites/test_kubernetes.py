@@ -18,6 +18,7 @@ from operant.cli import main
 from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission, make_token
 from operant.sites._kube import pod_state, state_of
+from operant.sites.channel import channel_token
 from operant.sites.kubernetes import KubernetesSite, pod_templates
 from operant.testing import SiteContract
 
@@ -83,6 +84,7 @@ class TestKubernetesSiteByHttp(TestKubernetesSite):
         self.end_of(token)
         self.wait(lambda: not self.cluster.objects["secrets"], "the end of the secret")
         made = {plural: str(found) for _, plural, kind, found in self.cluster.changes if kind == "ADDED"}
+        token = channel_token((tmp_path / "site" / "channel.key").read_bytes(), token)
         assert token in made["secrets"] and token not in made["jobs"] + made["pods"]
 
 

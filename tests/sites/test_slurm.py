@@ -15,9 +15,11 @@ import pytest
 from tests.machine import patience
 from tests.system.slurm import Slurm, running_slurm
 
+from operant.errors import ConfigError
 from operant.schedulers.job import AutolinkJob, SlurmJob
 from operant.sites import Event, Limits, LocalSite, Site, Submission
 from operant.sites import wrapper as wrapper_module
+from operant.sites.channel import channel_token
 from operant.sites.cluster_jobs import Batch, exit_of, write_batch
 from operant.sites.slurm import SlurmSite
 from operant.testing import SiteContract
@@ -155,7 +157,8 @@ def test_nodes_that_do_not_see_the_folder_are_served_by_http(slurm: Slurm, tmp_p
         assert watched.end(job.token).info["results"] == ["result.json"]
         assert (job.folder / "stdout").read_text() == f"{job.job_id}\n"
     listed = slurm.say("scontrol", "show", "job", watched.place()["id"])
-    assert "secret" not in listed  # tokens are not to be seen by others
+    key = (tmp_path / "site" / "channel.key").read_bytes()
+    assert not any(channel_token(key, job.token) in listed for job in jobs)  # tokens are not to be seen by others
     watched.site.close()
 
 
@@ -167,11 +170,31 @@ def test_a_node_without_the_interpreter_is_told_in_words(slurm: Slurm, tmp_path:
     watched.site.close()
 
 
-def test_what_slurm_will_never_take_is_an_error_at_once(slurm: Slurm, tmp_path: Path) -> None:
-    watched = Watched(tmp_path, partition="nowhere")
-    watched.site.submit([submission(tmp_path, "pass")])
+def test_what_slurm_will_never_take_is_told_before_anything_is_submitted(slurm: Slurm, tmp_path: Path) -> None:
+    for setting, said in (({"partition": "nowhere"}, "nvalid partition"), ({"flags": ["--nonsense"]}, "nonsense")):
+        with pytest.raises(ConfigError, match=f"Slurm refuses such jobs.*{said}"):
+            Watched(tmp_path, **setting)
+
+
+def test_what_a_template_asks_for_and_slurm_never_takes_is_an_error_at_once(slurm: Slurm, watched: Watched) -> None:
+    job = submission(watched.folder, "pass")
+    job.argv = ["srun", "-p", "nowhere", "true"]
+    watched.site.submit([job])
     end = watched.end()
     assert end.info["reason"] == "refused" and "Invalid partition" in end.info["error"]
+
+
+def test_gpus_by_gres(slurm: Slurm, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, gres="gpu:1", nodelist="n1")
+    code = "print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)"
+    jobs = [submission(tmp_path, f"import os, time\n{code}", name) for name in "01"]
+    watched.site.submit(jobs)
+    printed = [job.folder / "stdout" for job in jobs]
+    watched.wait("both print", lambda: all(one.exists() and one.read_text().strip() for one in printed))
+    assert {one.read_text().strip() for one in printed} == {"0", "1"}  # at the same time, and not the same one
+    for job in jobs:
+        (job.folder / "go").touch()
+        watched.end(job.token)
     watched.site.close()
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import random
+import socketserver
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.machine import patience
+from tests.system.cluster_search import Search
 
 from operant.sites import Event, Submission, wrapper
 from operant.sites.cluster_jobs import SiteAwayError, SiteJob
@@ -59,6 +65,8 @@ class BusyCluster:
         self.go_on()
 
     def run(self, argv: list[str], text: str = "", *, forgiving: bool = False) -> str:
+        if "--test-only" in argv:
+            return ""
         self.calls.append((self.now(), argv[0]))
         self.pass_time(self.latency)
         fails = self.random.random() < 0.1
@@ -80,7 +88,7 @@ class BusyCluster:
         rows = [one for one in self.tasks.values() if self.random.random() > 0.02]
         if argv[0] == "squeue":
             shown = [one for one in rows if not one.ended_at or self.now() < one.ended_at + 60]
-            return "\n".join(f"{one.name}|{one.index}|{one.id}|{one.state}|{one.node}|None" for one in shown)
+            return "\n".join(f"{one.name}|{one.index}|{one.id}|{one.state}|{one.node}|N/A|None" for one in shown)
         if argv[0] == "sacct":
             shown = [one for one in rows if one.ended_at and self.now() > one.ended_at + 30]
             return "\n".join(f"{one.name}|{one.id}|{one.state}|{one.node}|0:0" for one in shown)
@@ -199,10 +207,80 @@ def test_jobs_through_a_busy_cluster(tmp_path: Path, count: int) -> None:
     assert psutil.Process().memory_info().rss - before < 300e6
 
 
+_COMMAND = """#!{python} -IS
+import json, os, socket, sys
+asked = socket.socket(socket.AF_UNIX)
+asked.connect({path!r})
+argv = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
+asked.sendall(json.dumps([argv, sys.stdin.read() if argv[0] == "sbatch" else ""]).encode())
+asked.shutdown(socket.SHUT_WR)
+code, text = json.loads(asked.makefile().read())
+(sys.stderr if code else sys.stdout).write(text)
+sys.exit(code)
+"""
+
+
+@contextmanager
+def commands(cluster: BusyCluster, folder: Path) -> Iterator[Path]:
+    """A folder with `sbatch`, `squeue`, `scancel`, `sacct` and `scontrol`, which ask the stand-in."""
+    lock, ended = threading.Lock(), threading.Event()
+
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            argv, text = json.load(self.rfile)
+            try:
+                with lock:
+                    answer = (0, cluster.run(argv, text))
+            except SiteAwayError as error:
+                answer = (1, str(error))
+            self.wfile.write(json.dumps(answer).encode())
+
+    def go_on() -> None:
+        while not ended.wait(0.01):
+            with lock:
+                cluster.go_on()
+
+    path = str(folder / "socket")
+    for name in ("sbatch", "squeue", "scancel", "sacct", "scontrol"):
+        (folder / name).write_text(_COMMAND.format(python=sys.executable, path=path))
+        (folder / name).chmod(0o755)
+    server = socketserver.ThreadingUnixStreamServer(path, Answer)
+    threads = [threading.Thread(target=one) for one in (server.serve_forever, go_on)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield folder
+    finally:
+        ended.set()
+        server.shutdown()
+        server.server_close()
+        for thread in threads:
+            thread.join()
+
+
 @pytest.mark.long
-def test_a_thousand_real_processes(tmp_path: Path) -> None:
-    cluster = BusyCluster(0.05, 8, real=True)
-    check(cluster, drive(tmp_path, cluster, 1000, 200), 1000)
+def test_a_search_of_a_thousand_real_processes(tmp_path: Path) -> None:
+    """The whole controller, by its command line, with the commands of a cluster that is a stand-in."""
+    count, cluster = 1000, BusyCluster(0.05, 8, real=True)
+    search = Search(tmp_path / "project", count, "slurm", limit=3600, parallel=200)
+    program = f"import sys\nopen({str(search.seen)!r}, 'a').write(sys.argv[1] + '\\n')\n"
+    program += "open('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
+    (search.folder / "job.py").write_text(program)
+    with tempfile.TemporaryDirectory(dir="/tmp") as bin_folder, commands(cluster, Path(bin_folder)) as found:
+        env = {**os.environ, "PATH": f"{found}{os.pathsep}{os.environ['PATH']}"}
+        controller, peak = search.start("search", "search.yaml", "--task", "try", env=env), 0
+        deadline = time.monotonic() + patience(600)
+        while controller.poll() is None:
+            assert time.monotonic() < deadline, search.printed()[-2000:]
+            with suppress(psutil.Error):
+                peak = max(peak, psutil.Process(controller.pid).memory_info().rss)
+            time.sleep(0.1)
+        cluster.wait_for_processes()
+    assert controller.returncode == 0, search.printed()[-2000:]
+    assert [job["reward"] for job in search.jobs().values()] == list(range(count))
+    assert search.counts() == dict.fromkeys(range(count), 1)  # nothing lost, nothing doubled
+    looks = [at for at, name in cluster.calls if name == "squeue"]
+    assert len(looks) <= (looks[-1] - looks[0]) / 5.0 + 2 and peak < 300e6  # one in five seconds; commands come late
 
 
 class Confused(Site):

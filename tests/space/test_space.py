@@ -285,3 +285,20 @@ def test_snapping_a_place_is_decoding_and_encoding_it(units):
     for leaf in [*leaves, Real(-1.0, 3.0), Real(1e-5, 1.0, log=True)]:
         there_and_back = [leaf.encode(leaf.decode(unit)) for unit in units]
         np.testing.assert_allclose(leaf.snap_many(np.array(units)), there_and_back, atol=1e-12)
+
+
+def test_many_points_are_snapped_as_their_configurations_are_encoded():
+    layout = build_space(
+        [
+            {"type": "Categorical", "name": "kind", "data": ["a", "b", "c"]},
+            {"type": "Int", "name": "layers", "data": [1, 5], "when": {"kind": ["a", "b"]}},
+            {"type": "Real", "name": "rate", "data": [1e-4, 1], "log": True, "when": {"layers": {"min": 3}}},
+            {"type": "Real", "name": "z", "data": [0, 1]},
+            {"type": "Nested", "data": [{"p": 1, "q": 2}, {"p": 3, "q": 4}], "when": {"z": {"above": 0.5}}},
+        ]
+    ).layout
+    points = np.random.default_rng(0).random((200, 5))
+    configs = [layout.decode(point) for point in points]
+    np.testing.assert_allclose(layout.snap_many(points), layout.encode_many(configs), atol=1e-12)
+    np.testing.assert_array_equal(layout.active_many(points), [layout.active(config) for config in configs])
+    assert layout.active_many(points[:0]).shape == (0, 5)

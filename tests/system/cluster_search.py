@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,10 @@ class Search:
         self.seen = folder.parent / "seen"
         self.place = folder / ".operant" / "searches" / "try"
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-m", "operant", *words]
         with (self.folder.parent / "out").open("ab") as out:
-            return subprocess.Popen(argv, cwd=self.folder, stdout=out, stderr=out)
+            return subprocess.Popen(argv, cwd=self.folder, stdout=out, stderr=out, env=env)
 
     def run(self, *words: str) -> int:
         return self.start(*words).wait(patience(120))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -40,6 +41,11 @@ class Kubernetes:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
+
+    def apply(self, manifest: object) -> None:
+        path = self.place / f"apply-{os.urandom(4).hex()}.json"
+        path.write_text(json.dumps(manifest))
+        self.say("apply", "--validate=false", "-f", str(path))
 
     def site(self, folder: Path) -> dict[str, Any]:
         """The settings of a site whose pods have the programs of this machine."""

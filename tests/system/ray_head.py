@@ -66,6 +66,37 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
             shutil.rmtree(place, ignore_errors=True)
 
 
+class Node(NamedTuple):
+    """A further node of a head."""
+
+    process: subprocess.Popen[bytes]
+
+    def end(self) -> None:
+        """At once, as by a power cut."""
+        _end(self.process)
+
+
+@contextmanager
+def second_node(head: Head, *, num_cpus: int, resources: dict[str, float]) -> Iterator[Node]:
+    """Another raylet on loopback, whose token is that of the head."""
+    argv = [
+        str(Path(sys.executable).parent / "ray"), "start", "--block", f"--address={head.address}",
+        "--node-ip-address=127.0.0.3", f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}",
+        "--object-store-memory=100000000", "--disable-usage-stats",
+    ]  # fmt: skip
+    import ray
+
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        deadline = time.monotonic() + patience(120)
+        while sum(bool(one["Alive"]) for one in ray.nodes()) < 2:
+            assert process.poll() is None and time.monotonic() < deadline, "the second node never came"
+            time.sleep(0.2)
+        yield Node(process)
+    finally:
+        _end(process)
+
+
 def _start(argv: list[str], place: Path, head: Head) -> subprocess.Popen[bytes]:
     """The head, once it takes jobs: on a busy machine a part of Ray's may give up before the others have come up."""
     for _ in range(3):

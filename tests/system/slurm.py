@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -43,15 +44,16 @@ ReturnToService=2
 SlurmdTimeout=10
 KillWait=5
 MessageTimeout=2
-GresTypes=slot
+GresTypes=slot,gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0
 SlurmdParameters=config_overrides
 JobCompType=jobcomp/none
 AccountingStorageType=accounting_storage/none
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=8000 Gres=slot:8 State=UNKNOWN
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=8000 Gres=slot:8 State=UNKNOWN
+NodeName=DEFAULT CPUs=8 RealMemory=8000 Gres=slot:8,gpu:2 State=UNKNOWN
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]}
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]}
 PartitionName=debug Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP PriorityTier=1
 PartitionName=urgent Nodes=n[1-2] MaxTime=INFINITE State=UP PriorityTier=10
 """
@@ -134,7 +136,10 @@ def running_slurm() -> Iterator[Slurm]:
         (place / "state").mkdir()
         (place / "munge.key").write_bytes(os.urandom(128))
         (place / "munge.key").chmod(0o600)
-        (place / "gres.conf").write_text("NodeName=n[1-2] Name=slot Count=8\n")
+        for name in ("gpu0", "gpu1"):  # devices, of which jobs get the numbers
+            os.mknod(place / name, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        gres = f"NodeName=n[1-2] Name=slot Count=8\nNodeName=n[1-2] Name=gpu File={place}/gpu[0-1]\n"
+        (place / "gres.conf").write_text(gres)
         (place / "slurm.conf").write_text(_CONF.format(place=place, ports=ports))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", str(place / "slurm.conf"))

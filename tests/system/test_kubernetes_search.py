@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.hpo.test_kubernetes_tasks import CONFIG, files
-from tests.machine import patience
+from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.kubernetes import Kubernetes, running_kubernetes
 
@@ -90,6 +91,39 @@ def test_pods_that_do_not_see_the_folder(kubernetes: Kubernetes, tmp_path: Path)
     assert search.run("search", "search.yaml", "--task", "try") == 0, search.printed()
     assert [job["reward"] for job in search.jobs().values()] == [0, 1, 2]
     search.wait_until("nothing is left", lambda: "operant-" not in kubernetes.say("get", "secrets", "--no-headers"))
+
+
+def test_a_search_in_a_pod_of_the_cluster_that_it_uses(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """Its service account is all that it has: no kubeconfig."""
+    site = {"type": "kubernetes", **kubernetes.site(tmp_path)}
+    del site["kubeconfig"]
+    search = Search(tmp_path / "project", 3, json.dumps(site), "/usr/bin/python3", limit=60)
+    program = "import sys\nopen('result.json', 'w').write('{\"acc\": %s}' % sys.argv[1])\n"
+    (search.folder / "job.py").write_text(program)
+    kubernetes.say("create", "serviceaccount", "searcher")
+    allowed = "--resource=jobs.batch,pods,pods/log,secrets,configmaps"
+    kubernetes.say("create", "role", "searcher", "--verb=*", allowed)
+    kubernetes.say("create", "rolebinding", "searcher", "--role=searcher", "--serviceaccount=default:searcher")
+    read_only = ["/usr", "/etc", sys.base_prefix, str(Path(__file__).parents[2])]
+    paths = {f"v{number}": path for number, path in enumerate([str(tmp_path), *read_only])}
+    variables = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "16443", "HOME": str(tmp_path)}
+    container = {
+        "name": "search", "image": "operant.test/host:1", "imagePullPolicy": "Never", "workingDir": str(search.folder),
+        "command": [sys.executable, "-m", "operant", "search", "search.yaml", "--task", "try"],
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "volumeMounts": [{"name": name, "mountPath": path, "readOnly": name != "v0"} for name, path in paths.items()],
+    }  # fmt: skip
+    spec = {
+        "serviceAccountName": "searcher", "restartPolicy": "Never", "hostNetwork": True, "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in paths.items()],
+    }  # fmt: skip
+    kubernetes.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "searcher"}, "spec": spec})
+    phase = lambda: kubernetes.say("get", "pod", "searcher", "-o", "jsonpath={.status.phase}")  # noqa: E731
+    wait_until(lambda: phase() in ("Succeeded", "Failed"), "the end of the search", 180)
+    assert phase() == "Succeeded", kubernetes.say("logs", "searcher")
+    assert [(job["reward"], job["node"]) for job in search.jobs().values()] == [(x, "localhost") for x in range(3)]
+    kubernetes.say("delete", "pod", "searcher")
+    search.wait_until("nothing is left", lambda: not kubernetes.say("get", "jobs,pods", "--no-headers").strip())
 
 
 def test_a_pod_over_its_memory_is_told_in_words(kubernetes: Kubernetes, tmp_path: Path) -> None:
@@ -172,18 +206,13 @@ class _Operator:
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> None:
-        self._apply(_CRD)
+        self.kubernetes.apply(_CRD)
         self.kubernetes.say("wait", "--for=condition=Established", "crd/dijobs.diengine.opendilab.org")
         self.thread.start()
 
     def __exit__(self, *_: object) -> None:
         self.ends.set()
         self.thread.join()
-
-    def _apply(self, manifest: object) -> None:
-        path = self.kubernetes.place / f"apply-{os.urandom(4).hex()}.json"
-        path.write_text(json.dumps(manifest))
-        self.kubernetes.say("apply", "--validate=false", "-f", str(path))
 
     def _run(self) -> None:
         phases: dict[str, str] = {}
@@ -205,7 +234,7 @@ class _Operator:
         template = job["spec"]["tasks"][0]["template"]  # type: ignore[index]
         owner = {"apiVersion": job["apiVersion"], "kind": "DIJob", "name": name, "uid": about["uid"]}
         metadata = {**template["metadata"], "name": f"{name}-serial-0", "ownerReferences": [owner]}
-        self._apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+        self.kubernetes.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 
     def _list(self, kind: str) -> list[dict[str, dict[str, str]]]:
         found: list[dict[str, dict[str, str]]] = json.loads(self.kubernetes.say("get", kind, "-o", "json"))["items"]

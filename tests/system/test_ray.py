@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
-from tests.system.ray_head import Head, running_head
+from tests.system.ray_head import Head, running_head, second_node
 
 from operant.assessors import AssessResult
 from operant.framework import Parallel, WorkerDied
@@ -22,6 +22,7 @@ from operant.sites import Site, Submission
 from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
+from operant.training import train
 
 MAINS = Path(__file__).parents[1] / "framework"
 sys.path.insert(0, str(MAINS))
@@ -126,6 +127,55 @@ def test_a_failure_comes_with_its_traceback(cluster: None) -> None:
 def test_a_killed_actor_comes_back_with_its_state(cluster: None) -> None:
     results = Parallel.runner(2, engine="ray", auto_recover=True)(mains.die_and_go_on, 1, [3], 6, "kill")
     assert results == [(6, 0, 0), (6, 3, 1)]
+
+
+def _learning(steps: int) -> dict[str, Any]:
+    return {
+        "total_steps": steps,
+        "workers": 2,
+        "engine": "ray",
+        "env": {"id": "operant.envs.identity:DiscreteIdentity", "num_envs": 8},
+        "algorithm": {"name": "impala", "rollout": 8, "learning_rate": 5e-3, "gamma": 0.5},
+        "model": {"hidden": [32, 32]},
+        "evaluation": {"every": steps, "episodes": 16},
+        "log": {"every": 800},
+    }
+
+
+def test_a_training_whose_workers_ray_places(cluster: None, tmp_path: Path) -> None:
+    (tmp_path / ".operant").mkdir()
+    result = train(_learning(40_000), root=tmp_path / ".operant")
+    assert result.final_return >= 18.0
+
+
+class _NodeLost:
+    """Looks on, and ends a node once the training is under way."""
+
+    def __init__(self, node: Any) -> None:
+        self.node, self.points, self.sentences = node, 0, list[str]()
+
+    def said(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def point(self, *_: Any) -> None:
+        self.points += 1
+        if self.points == 3:
+            self.node.end()
+
+    def evaluated(self, *_: Any) -> None: ...
+
+
+@pytest.mark.clusters
+@pytest.mark.long
+def test_a_training_goes_on_when_a_node_is_lost(head: Head, cluster: None, tmp_path: Path) -> None:
+    (tmp_path / ".operant").mkdir()
+    config = _learning(60_000)
+    with second_node(head, num_cpus=1, resources={"collect": 2}) as node:
+        looking_on = _NodeLost(node)
+        config["workers"] = 1
+        result = train(config, root=tmp_path / ".operant", observer=looking_on)
+    assert result.final_return >= 18.0
+    assert any("worker 0 is replaced" in one for one in looking_on.sentences)
 
 
 def test_trials_of_a_search_are_calls_of_warm_workers(cluster: None, tmp_path: Path) -> None:

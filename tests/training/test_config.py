@@ -151,6 +151,10 @@ def test_di_engines_continuous_control():
 def test_the_dialect_goes_both_ways(name):
     """Every setting that both know comes back as it was; what DI-engine cannot say is listed here."""
     config = load_config(name, ["evaluation.every=40960", "env.num_envs=8", "evaluation.num_envs=4"])
+    if getattr(config.algorithm_settings, "di_engine", None) is None:
+        with pytest.raises(UsageError, match="DI-engine"):
+            to_di_engine(config.to_mapping())
+        return
     main, create = to_di_engine(config.to_mapping())
     again = load_config({"main_config": main, "create_config": create})
     unsaid = {

@@ -13,6 +13,7 @@ from operant.algorithms import TD3, TD3Settings
 from operant.data import ReplayBuffer
 from operant.envs import make_env
 from operant.framework import Task
+from operant.hpo import R, hpo, run_scheduler_local, uniform
 from operant.models import ModelSettings
 from operant.training import (
     AdvancedReplayBuffer,
@@ -39,10 +40,28 @@ def pair(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"env": ENV, "policy": POLICY}, {"env": {"type": "pendulum"}, "policy": {"type": kind}}
 
 
-@pytest.mark.parametrize("kind", ["ddpg", "sac"])
+@pytest.mark.parametrize("kind", ["ddpg", "td3", "sac"])
 def test_di_engines_pipeline(kind: str, tmp_path: Path) -> None:
     result = serial_pipeline(pair(kind), seed=1, max_env_step=320, root=tmp_path)
     assert result.steps >= 320 and result.train_iter > 20
+
+
+def test_a_search_over_di_engines_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    main, create = pair("sac")
+    Path("pendulum_sac_config.py").write_text(
+        "from easydict import EasyDict\n"
+        f"main_config = EasyDict({main!r} | dict(exp_name='pendulum_sac_seed0'))\n"
+        f"create_config = EasyDict({create!r})\n"
+        "if __name__ == '__main__':\n"
+        "    from ding.entry import serial_pipeline\n"
+        "    serial_pipeline((main_config, create_config), seed=0, max_env_step=64)\n"
+    )
+    with run_scheduler_local("pendulum_sac_config.py", dijob_project_name="searched") as scheduler:
+        search = hpo(scheduler.get_hpo_callable()).random().max_steps(1).maximize(R["eval_value"])
+        config, result, _ = search.spaces({"policy": {"learn": {"learning_rate_q": uniform(1e-4, 1e-3)}}}).run()
+    assert 1e-4 <= config["policy"]["learn"]["learning_rate_q"] <= 1e-3
+    assert -2000.0 < result["eval_value"] < 0.0
 
 
 def test_di_engines_objects_and_their_share_of_random_actions(tmp_path: Path) -> None:

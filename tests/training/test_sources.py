@@ -204,7 +204,7 @@ def test_each_candidate_plays_one_episode():
     collector = Collector(env, Fixed(), rng=np.random.default_rng(0))
     collector.reset(0)
     for _ in range(2):
-        returns = collector.candidate_returns(np.array([[0], [1], [2], [3], [0]]))
+        returns, _ = collector.candidate_returns(np.array([[0], [1], [2], [3], [0]]))
         assert returns.shape == (5,) and (returns >= 0).all() and returns.max() > 0
     assert collector.episodes.count >= 10
 

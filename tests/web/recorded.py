@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,18 @@ def record_small_runs(root: Path, count: int) -> list[str]:
         with patch.dict(os.environ, told), writer(root, "small") as one:
             one.add_hparams({"rate": 0.1 * (number % 4), "batch": number % 2, "seed": number, "size": 3})
             one.add_array("loss", np.arange(3.0) + number)
+    return ids
+
+
+def record_seeds(root: Path, name: str, finals: Sequence[float]) -> list[str]:
+    """Trainings of one kind, one for each seed, that end at these returns."""
+    ids = []
+    for seed, final in enumerate(finals):
+        config = {"env.id": "Pole", "env.arguments": "{}", "seed": seed}
+        with SummaryWriter(f"{name}-seed{seed}", root=root, config=config, system_metrics=False) as writer:
+            for step in range(3):
+                writer.add_scalar("evaluation/return", final * step / 2, 100 * step)
+        ids.append(writer.run_id)
     return ids
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.web import recorded
 from tests.web.asking import Client, MadeSearch, decode_charts, record_run
 
 from operant.tracking import Run
@@ -228,6 +229,20 @@ def test_a_running_search_says_how_long_it_will_take(root: Path) -> None:
     assert 0 < one["seconds_left"] <= 3600 and one["elapsed"] >= 99
     search.close()
     assert next(iter(Client(root).get("/api/searches").json["searches"]))["status"] == "FINISHED"
+
+
+def test_scores_over_seeds(client: Client, root: Path) -> None:
+    runs = recorded.record_seeds(root, "old", [10, 20, 30]) + recorded.record_seeds(root, "new", [25, 35])
+    asked = f"runs={','.join(runs)}"
+    found = client.get(f"/api/scores?{asked}").json
+    new, old = found["groups"]
+    assert (new["group"], new["runs"], old["group"], old["runs"]) == ("new", 2, "old", 3)
+    assert new["iqm"][0] == 30.0 and old["iqm"][0] == 20.0 and new["better"] is None
+    assert old["better"][0] == pytest.approx(1 / 6) and found["ranges"] == {"Pole": [0.0, 1.0]}
+    picture = client.get(f"/api/scores/picture?{asked}&judged=best")
+    assert picture.headers["content-type"] == "image/svg+xml" and b"Sample efficiency" in picture.body
+    none = client.get("/api/scores?runs=made/1")
+    assert none.status == 400 and none.json["error"] == "none of these runs is a finished training with evaluations"
 
 
 def test_compares(client: Client, root: Path) -> None:

@@ -382,6 +382,21 @@ def test_the_settings_of_compared_runs_stand_side_by_side(page: Any, place: Plac
     assert names_of_settings(page)[0] == "agent-5"
 
 
+def test_scores_over_seeds_are_a_table_and_a_picture(page: Any, ui: StartUi, tmp_path: Path) -> None:
+    root = tmp_path / ".operant"
+    runs = recorded.record_seeds(root, "old", [10, 20, 30]) + recorded.record_seeds(root, "new", [25, 35])
+    with ui(root) as address:
+        page.goto(f"{address}/compare?runs={','.join(runs)}")
+        page.get_by_role("radio", name="Scores").click()
+        wait_for_state(page, "show", "scores")
+        rows = page.get_by_label("Scores over seeds", exact=True).locator("tbody tr")
+        rows.first.wait_for()
+        assert rows.count() == 2 and rows.nth(0).inner_text().split("\t")[:2] == ["new", "2"]
+        page.wait_for_function("document.querySelector('.score-picture')?.naturalWidth > 0")
+        page.goto(f"{address}/compare?runs={runs[0]}&show=scores&judged=best")
+        page.get_by_role("radio", name="Best", checked=True).wait_for()
+
+
 def names_of_settings(page: Any) -> list[str]:
     return page.locator("tr.data [data-column=name]").all_inner_texts()  # type: ignore[no-any-return]
 

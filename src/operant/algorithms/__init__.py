@@ -48,9 +48,16 @@ ALGORITHMS = Registry("algorithm", entry_point_group="operant.algorithms")
 # torch is loaded with the module, when the name is asked for.
 for _name, _class in {
     "a2c": "a2c:A2C",
+    "a3c": "a3c:A3C",
+    "apex_ddpg": "apex:ApexDDPG",
+    "apex_dqn": "apex:ApexDQN",
+    "appo": "impala:APPO",
+    "ars": "evolution:ARS",
     "ddpg": "ddpg:DDPG",
     "discrete_sac": "discrete_sac:DiscreteSAC",
     "dqn": "dqn:DQN",
+    "es": "evolution:ES",
+    "impala": "impala:IMPALA",
     "ppo": "ppo:PPO",
     "sac": "sac:SAC",
     "td3": "ddpg:TD3",

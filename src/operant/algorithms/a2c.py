@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.dialects import Machin, same
+from operant.algorithms.dialects import same
 from operant.algorithms.on_policy import OnPolicy, explained_variance, normalized
 from operant.algorithms.on_policy_settings import OnPolicySettings
 from operant.models.observations import to_array, to_tensors
@@ -57,7 +57,9 @@ A2CSettings.di_engine = replace(
     ),
     read=lambda theirs: {**_COMMON.read(theirs), "algorithm.optimizer": "adam"},
 )
-A2CSettings.machin = Machin((*OnPolicySettings.machin.rules, same("batch_size", "rollout")))
+A2CSettings.machin = replace(
+    OnPolicySettings.machin, rules=(*OnPolicySettings.machin.rules, same("batch_size", "rollout"))
+)
 
 
 def a2c_loss(

@@ -23,6 +23,8 @@ class BasePolicy:
 
     Settings: ClassVar[type]
     default_model: ClassVar[ModelSettings] = ModelSettings()
+    example_env: ClassVar[str] = "CartPole-v1"
+    """A simple environment of Gymnasium that it can learn in: that of a generated config."""
     may_remember: ClassVar[bool] = False
     """Whether its network may have memory."""
 
@@ -57,6 +59,9 @@ class BasePolicy:
 
     def set_progress(self, steps: int, total_steps: int) -> None:
         self.progress = min(1.0, steps / max(1, total_steps))
+
+    def explore_as(self, worker: int, workers: int) -> None:
+        """Told in a process that only collects: which one it is, for policies that explore differently in each."""
 
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         raise NotImplementedError(f"{type(self).__name__} does not say how it acts: define actor")

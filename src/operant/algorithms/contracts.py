@@ -49,7 +49,7 @@ class DataSpec:
 
     - steps, fresh: a rollout of `count` steps of each environment [T, N, …]; ``obs`` has a row more, what came last
     - episodes, fresh: `count` whole ones, one behind the other [B, …]; ``length`` [E] says how long each is
-    - candidates, fresh: `count` of them, ``candidate`` [C, …], and the ``return`` [C] of an episode of each
+    - candidates, fresh: `count` of them, ``candidate`` [C, …], and ``return`` and ``length`` [C] of an episode of each
     - steps, replay: `batch` transitions [B, …] of `n_step` steps, with ``discount`` and maybe ``weight``, ``next_mask``
     - sequences, replay: `batch` runs of steps within episodes [burn_in + length, B, …], with ``mask`` and ``first``
     - steps or sequences, dataset: the same from recorded transitions; nothing is collected, an update counts as a step
@@ -65,6 +65,11 @@ class DataSpec:
     """Discount, for n-step returns and for the scale of rewards."""
     count: int = 1
     """Fresh data: steps of each environment, episodes or candidates of one round of learning."""
+    lag: int = 0
+    """Fresh data: rounds of learning by which the policy that acted may be behind the one that learns; 0: none."""
+    digested: bool = False
+    """Fresh data: a worker that collects hands on what the policy's `digest` makes of a rollout, such as a gradient,
+    and each is learned from by itself."""
     capacity: int = 100_000
     """Replay: transitions that are kept."""
     batch: int = 32
@@ -241,7 +246,7 @@ class Algorithm(Policy, Protocol):
 
 
 class PopulationAlgorithm(Algorithm, Protocol):
-    """Learns from how well candidates did: ``learn({"candidate": [C, …], "return": [C]})``."""
+    """Learns from how well candidates did: ``learn({"candidate": [C, …], "return": [C]})``, and ``length`` if asked."""
 
     def candidates(self, count: int, rng: np.random.Generator) -> Array:
         """What is to be tried next [count, …]."""

@@ -6,6 +6,7 @@ not known to DI-engine; one without `machin` has the words that `COMMON_RULES` g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +53,8 @@ class Machin:
     rules: tuple[Rule, ...]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings that Machin's own loop implies where a config says nothing of them."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """What Machin itself takes where a config says nothing, in its words; empty: that is not known."""
 
 
 def same(theirs: str, ours: str) -> Rule:
@@ -94,7 +97,15 @@ COMMON_RULES = (
 
 FRAMES: Mapping[str, tuple[str, Values]] = {
     "hddpg": ("ddpg", {}),
+    "ddpgapex": ("apex_ddpg", {}),
     "ddpgper": ("ddpg", {"prioritized": True}),
+    "dqnapex": ("apex_dqn", {}),
     "dqnper": ("dqn", {"prioritized": True}),
 }
 """Frames of Machin's that are settings here: name in small letters -> algorithm, and what it implies."""
+
+MACHIN_OWN: Values = {"batch_size": 100, "discount": 0.99, "gradient_max": math.inf, "optimizer": "Adam"}
+"""Machin's own values of what its frames have in common."""
+
+FRAME_OWN: Mapping[str, Values] = {"hddpg": {"update_rate": 0.005}}
+"""Machin's own values where those of a frame are not those of its algorithm."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Values, named, same
+from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, named, same
 from operant.errors import UsageError
 from operant.settings import setting
 
@@ -206,4 +206,14 @@ DQNSettings.machin = Machin(
     ),
     # Machin plays an episode and then makes one update for each of its steps. Rounds of this many steps do the same.
     defaults={"updates": 0, "train_every": 32},
+    own={
+        **MACHIN_OWN,
+        "learning_rate": 1e-3,
+        "epsilon_decay": 0.9999,
+        "update_rate": 0.005,
+        "update_steps": None,
+        "mode": "double",
+        "replay_size": 500_000,
+        "criterion": "MSELoss",
+    },
 )

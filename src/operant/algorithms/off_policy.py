@@ -72,6 +72,7 @@ class ContinuousPolicy(BasePolicy):
     """A network over observations whose rows become actions between −1 and 1; a subclass says how."""
 
     settings: OffPolicySettings
+    example_env = "Pendulum-v1"
     default_model = ModelSettings(hidden=(256, 256), activation="relu", orthogonal=False)
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Values, same
+from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, same
 from operant.errors import UsageError
 from operant.settings import setting
 
@@ -208,4 +208,13 @@ OffPolicySettings.machin = Machin(
     ),
     # Machin plays an episode and then makes one update for each of its steps. Rounds of this many steps do the same.
     defaults={"updates": 0, "train_every": 32},
+    own={
+        **MACHIN_OWN,
+        "actor_learning_rate": 5e-4,
+        "critic_learning_rate": 1e-3,
+        "update_rate": 0.001,
+        "update_steps": None,
+        "replay_size": 500_000,
+        "criterion": "MSELoss",
+    },
 )

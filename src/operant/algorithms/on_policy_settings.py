@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from operant.algorithms.dialects import COMMON_RULES, DIEngine, Machin, Rule, Values, both, same
+from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, both, same
 from operant.errors import UsageError
 from operant.settings import setting
 
@@ -118,5 +118,16 @@ OnPolicySettings.machin = Machin(
         ),
         # Of the value; it is not to be chosen.
         Rule(("criterion",), (), lambda given: {}, lambda settings: {"criterion": "MSELoss"}),
-    )
+    ),
+    # Without its numbers of updates, 5 of the actor and 10 of the critic, which are trained together here.
+    own={
+        **MACHIN_OWN,
+        "actor_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+        "entropy_weight": None,
+        "value_weight": 0.5,
+        "gae_lambda": 1.0,
+        "normalize_advantage": True,
+        "criterion": "MSELoss",
+    },
 )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.dialects import Machin, Values, both, same
+from operant.algorithms.dialects import Values, both, same
 from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance, normalized
 from operant.algorithms.on_policy_settings import OnPolicySettings, collected
 from operant.errors import UsageError
@@ -72,13 +72,15 @@ PPOSettings.di_engine = replace(
     ),
     steps_per_iteration=_steps_per_iteration,
 )
-PPOSettings.machin = Machin(
-    (
+PPOSettings.machin = replace(
+    _MACHIN,
+    rules=(
         *_MACHIN.rules,
         same("batch_size", "minibatch"),
         both("actor_update_times", "critic_update_times", "epochs"),
         same("surrogate_loss_clip", "clip"),
-    )
+    ),
+    own={**_MACHIN.own, "surrogate_loss_clip": 0.2},
 )
 
 

@@ -74,6 +74,13 @@ SACSettings.machin = replace(
         same("initial_entropy_alpha", "temperature"),
         same("alpha_learning_rate", "temperature_rate"),
     ),
+    own={
+        **OffPolicySettings.machin.own,
+        "update_rate": 0.005,
+        "target_entropy": None,
+        "initial_entropy_alpha": 1.0,
+        "alpha_learning_rate": 1e-3,
+    },
 )
 
 

@@ -3,6 +3,7 @@
 operant auto list                                               algorithms and environments
 operant auto generate --algo DQN --env openai_gym --output config.json
 operant auto generate --preset cartpole-ppo                     with the settings of a preset of `operant train`
+operant auto generate --algo SAC --defaults machin              with Machin's own values
 operant auto launch --config config.json                        train
 operant auto launch --config config.json --resume               go on where it stopped
 """
@@ -28,6 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     made = actions.add_parser("generate", help="write a complete config")
     made.add_argument("--algo", help="algorithm, such as DQN")
     made.add_argument("--env", default="openai_gym", help="environment module (default: openai_gym)")
+    made.add_argument(
+        "--defaults",
+        choices=["operant", "machin"],
+        default="operant",
+        help="whose values: operant's as measured (default), or those of Machin itself",
+    )
     made.add_argument("--preset", help="take algorithm, settings and environment of a preset of `operant train`")
     made.add_argument("--output", default="config.json", help="file to write (default: config.json)")
     made.add_argument("--print", action="store_true", dest="show", help="print it instead of writing it")
@@ -82,12 +89,18 @@ def _generate(args: argparse.Namespace) -> int:
     if args.preset:
         from operant.auto.config import config_of_preset
 
+        if args.defaults == "machin":
+            raise UsageError("--preset has the values of the preset; leave --defaults out")
         given = config_of_preset(args.preset)
         if args.algo and args.algo.upper() != given["frame"]:
             raise UsageError(f"the preset {args.preset} is of {given['frame']}, not of {args.algo}")
     elif not args.algo:
         raise UsageError("which algorithm? --algo DQN; `operant auto list --algo` shows them")
-    config = generate_algorithm_config(args.algo or given["frame"], given)
+    elif args.defaults == "operant" and args.env == "openai_gym":
+        from operant.auto.config import measured_config
+
+        given = measured_config(args.algo)
+    config = generate_algorithm_config(args.algo or given["frame"], given, args.defaults)
     config = generate_training_config(config=generate_env_config(args.env, config))
     if args.show:
         _say(json.dumps(plain_config(config), indent=4, sort_keys=True))

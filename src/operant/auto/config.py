@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
-from operant.algorithms.dialects import FRAMES
+from operant.algorithms.dialects import FRAME_OWN, FRAMES
 from operant.auto.envs import find_environment
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.settings import fill, setting, to_mapping
@@ -40,8 +40,9 @@ class LaunchSettings:
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
     gpus: Any = setting(None, "list, number or string; of several the first is used, and where there is none the CPU")
     device: str | None = setting(None, "where networks live, instead of gpus: auto, cpu, cuda, cuda:1 or mps")
-    num_nodes: int = setting(1, "for distributed algorithms, of which there are none yet")
-    num_processes: int = setting(1, "for distributed algorithms, of which there are none yet")
+    num_nodes: int = setting(1, "machines; more than one are a Ray cluster's, with engine: ray")
+    num_processes: int = setting(1, "processes on each machine: one of all learns, the others collect for it")
+    engine: str = setting("local", "who starts them: local, or ray")
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
     name: str = setting("", "what the run is called; by default environment and algorithm")
 
@@ -54,11 +55,17 @@ class LaunchSettings:
                 f"early_stopping_patience is {self.early_stopping_patience}; it must be at least 1, or null for none"
             )
         for key in ("num_nodes", "num_processes"):
-            if getattr(self, key) != 1:
-                raise UsageError(
-                    f"{key} is {getattr(self, key)}, but {self.frame or 'the algorithm'} is not distributed: leave it "
-                    "out (num_envs in train_env_config steps several environments together)"
-                )
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        if self.num_nodes > 1 and self.engine != "ray":
+            raise UsageError(
+                f"num_nodes is {self.num_nodes}: start Ray on these machines and say engine: ray, or leave it out"
+            )
+
+    @property
+    def workers(self) -> int:
+        """Processes that collect: all but the one that learns."""
+        return self.num_nodes * self.num_processes - 1
 
 
 @dataclass(frozen=True)
@@ -103,19 +110,25 @@ def generate_training_config(
     return {**ours, **copied(config or {}), **given}
 
 
-def generate_algorithm_config(algorithm: str, config: Mapping[str, Any] | None = None) -> Config:
-    """Add the algorithm with all of its settings. What the config has of them already stays."""
+def generate_algorithm_config(
+    algorithm: str, config: Mapping[str, Any] | None = None, defaults: str = "operant"
+) -> Config:
+    """Add the algorithm with all of its settings. What the config has of them already stays.
+
+    :param defaults: whose values to take, ``operant`` or ``machin``; what Machin has no word for is always ours.
+    """
     result: Config = copied(config or {})
     kind = algorithm_key(algorithm)
     given = result.get("frame_config", {})
     found, settings_class = find_algorithm(kind)
-    settings, _ = from_machin(settings_class, _implied(algorithm))
+    own = _machins_own(algorithm, settings_class) if _is_machin(defaults) else {}
+    settings, _ = from_machin(settings_class, {**own, **_implied(algorithm)})
     count = len(found.model_roles)
     parts = copied(PARTS)
     parts |= {"models": [None] * count, "model_args": [[] for _ in range(count)]}
     parts["model_kwargs"] = [{} for _ in range(count)]
     result["frame"] = algorithm.upper()
-    result["frame_config"] = {**parts, **to_machin(settings), **given}
+    result["frame_config"] = {**parts, **to_machin(settings), **own, **given}
     result.setdefault("gpus", [0])
     return result
 
@@ -145,12 +158,28 @@ def _implied(name: str) -> Config:
     return dict(FRAMES[name.lower()][1]) if name.lower() in FRAMES else {}
 
 
+def _is_machin(defaults: str) -> bool:
+    if defaults not in ("operant", "machin"):
+        raise UsageError(f"defaults are those of operant or machin, not {defaults!r}")
+    return defaults == "machin"
+
+
+def _machins_own(name: str, settings_class: type) -> Config:
+    """What Machin takes for a frame where a config says nothing."""
+    words = getattr(settings_class, "machin", None)
+    if words is None or not words.own:
+        raise UsageError(f"no defaults of Machin's are known for {name.upper()}; leave --defaults out")
+    return {**words.own, **FRAME_OWN.get(name.lower(), {})}
+
+
 def check_config(config: Mapping[str, Any]) -> Plan:
     """Check a whole config before anything is made of it; what is wrong is said in one sentence."""
     if not isinstance(config, Mapping):
         raise UsageError(f"a config is a mapping of names and values, not {type(config).__name__}")
     if "batch_num" in config:
-        raise UsageError("batch_num is for distributed algorithms, of which there are none yet: leave it out")
+        raise UsageError(
+            "batch_num: a batch is one rollout of all environments here, whoever collects it: leave it out"
+        )
     for key in ("frame", "env"):
         if not config.get(key):
             command = "generate_algorithm_config" if key == "frame" else "generate_env_config"
@@ -265,13 +294,30 @@ def launch(
     return result
 
 
-def config_of_preset(name: str) -> dict[str, Any]:
+def measured_config(algorithm: str) -> Config:
+    """What was measured of an algorithm on the environment that it is shown with: its preset, or {} without one."""
+    from operant.training.targets import list_presets
+
+    kind = algorithm_key(algorithm)
+    preset = f"{example_env(kind).partition('-')[0].lower()}-{kind}"
+    return {**config_of_preset(preset), "frame": algorithm.upper()} if preset in list_presets() else {}
+
+
+def example_env(algorithm: str) -> str:
+    """The Gymnasium id of a simple environment that an algorithm can learn in."""
+    return str(getattr(find_algorithm(algorithm)[0], "example_env", "CartPole-v1"))
+
+
+def config_of_preset(name: str) -> Config:
     """The algorithm, its settings, networks and environment as a preset of `operant train` has them."""
     from operant.training.targets import load_config
 
     config = load_config(name)
+    usual = to_mapping(type(config.model)())
     model = {
-        key: value for key, value in to_mapping(config.model).items() if key in ("hidden", "activation", "orthogonal")
+        key: value
+        for key, value in to_mapping(config.model).items()
+        if key in ("hidden", "activation", "orthogonal") or value != usual[key]
     }
     env = to_mapping(config.env)
     train = {"env_name": env.pop("id"), **{key: value for key, value in env.items() if value}}

@@ -127,7 +127,8 @@ def run_learner(
                 if learner.network is None:
                     raise UsageError("frame_config.visualize is true, but the algorithm has no network to draw")
                 write_graph(learner.network, Path(parts.visualize_dir or folder / "log" / "graphs"), writer)
-            return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken)
+            with learner.connected() as router:
+                return _fit(plan, learner, writer, folder, checkpoint, callbacks, options, spoken, router)
         finally:
             learner.close()
 
@@ -141,9 +142,10 @@ def _fit(
     callbacks: list[Callback] | None,
     options: LaunchOptions,
     spoken: Spoken,
+    router: Any,
 ) -> LaunchResult:
     launch = plan.launch
-    module = TaskModule(learner, writer, launch.episode_per_epoch, launch.max_episodes)
+    module = TaskModule(learner, writer, launch.episode_per_epoch, launch.max_episodes, router)
     if hasattr(learner, "module"):
         learner.module = module
     # Two of them: `save_last=True` would write the last one only when it is the best as well.

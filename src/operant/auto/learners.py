@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from operant.auto.dataset import Creator, DatasetResult, RLDataset
 from operant.auto.films import Films
 from operant.auto.frames import Frame, frame_class, make_buffer
 from operant.auto.parts import Parts, equip, probe, training_config
+from operant.errors import UsageError
 from operant.framework import Context
 from operant.models.loading import import_name
 from operant.tracking import SummaryWriter
@@ -47,6 +49,7 @@ class Learner(Protocol):
     @property
     def replay_folder(self) -> Path: ...
     def middleware(self) -> list[Any]: ...
+    def connected(self) -> AbstractContextManager[Any]: ...
     def begin(self) -> None: ...
     def end_epoch(self) -> tuple[float, bool]: ...
     def state_dict(self) -> dict[str, Any]: ...
@@ -91,10 +94,6 @@ class VectorLearner(Training):
         return self.collector.episodes.mean_return
 
     @property
-    def exact(self) -> bool:
-        return bool(self.env.exact)
-
-    @property
     def replay_folder(self) -> Path:
         return self.store.replay_folder
 
@@ -105,12 +104,24 @@ class VectorLearner(Training):
 
     def _make_source(self) -> Source:
         own = self._parts.buffer
+        if self.config.workers and own is None:
+            source = super()._make_source()
+            source.inexact_reason = "checkpoints are written at the end of an epoch, while workers collect"
+            return source
+        if self.config.workers:
+            raise UsageError(
+                "frame_config.replay_buffer is one of your own, which its own process fills: num_processes is 1"
+            )
         buffer = None if own is None else make_buffer(self.algorithm, self._parts, self.config.env.num_envs)
         return make_source(self.algorithm, self.collector, self.rng, buffer)
 
     def middleware(self) -> list[Any]:
         own = [import_name(one) if isinstance(one, str) else one for one in self.config.callbacks]
-        return [self.work, self.log, self.film, *(make(self) for make in own)]
+        shown = [self.source.publish] if self.config.workers else []
+        return [self.work, self.log, self.film, *(make(self) for make in own), *shown]
+
+    def connected(self) -> AbstractContextManager[Any]:
+        return self.source.connected()
 
     def begin(self) -> None:
         super().begin()
@@ -122,7 +133,8 @@ class VectorLearner(Training):
         while True:
             self.collect(ctx)
             self.learn(ctx)
-            if self.env_step >= end or self.episodes >= self.due:
+            # Workers see new weights at the end of a pass.
+            if self.config.workers or self.env_step >= end or self.episodes >= self.due:
                 return
 
     def film(self, ctx: Context) -> None:
@@ -219,6 +231,11 @@ class DatasetLearner:
 
     def middleware(self) -> list[Any]:
         return [self.collect, self.learn]
+
+    def connected(self) -> AbstractContextManager[Any]:
+        if self.plan.launch.workers:
+            raise UsageError("num_processes is for environments that Operant steps itself, not for datasets: it is 1")
+        return nullcontext()
 
     def begin(self) -> None:
         if not self.exact:

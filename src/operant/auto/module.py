@@ -12,7 +12,7 @@ from lightning.pytorch import LightningModule
 
 from operant.auto.learners import Learner
 from operant.auto.saving import KEY, ReplayKeeper, pack, unpack
-from operant.framework import Task
+from operant.framework import Standalone, Task
 from operant.tracking import SummaryWriter
 from operant.training.checkpoints import CheckpointError
 
@@ -46,13 +46,20 @@ class PassCounter(torch.optim.Optimizer):
 class TaskModule(LightningModule):
     """Drives a learner: passes by `task.step()`, the test environment after each epoch, all state in checkpoints."""
 
-    def __init__(self, learner: Learner, writer: SummaryWriter, episode_per_epoch: int, max_episodes: int) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        writer: SummaryWriter,
+        episode_per_epoch: int,
+        max_episodes: int,
+        router: Standalone | None = None,
+    ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.network = learner.network
         self.learner = learner
         self.writer = writer
-        self.task = Task()
+        self.task = Task(router=router)
         for middleware in learner.middleware():
             self.task.use(middleware)
         self.episode_per_epoch = episode_per_epoch

@@ -275,6 +275,8 @@ def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episo
             "total_steps": 10**12,  # the limit is in episodes
             "seed": plan.seed,
             "device": parts.model.device,
+            "workers": plan.launch.workers,
+            "engine": plan.launch.engine,
             "env": env,
             "algorithm": {"name": plan.algorithm, **to_mapping(parts.settings)},
             "model": parts.model,

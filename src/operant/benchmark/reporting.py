@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -15,6 +16,7 @@ from typing import Any
 from operant.benchmark.comparing import Outcome, run_search
 from operant.benchmark.functions import MUJOCO, THRESHOLDS, make_function
 from operant.errors import UsageError, unknown
+from operant.plotting.charts import GREY, SERIES, Axis, Band, Chart, Line, Mark
 
 # What GML's HPO sets for the two tasks that it has; for others the defaults.
 _LAMCTS: dict[str, dict[str, Any]] = {
@@ -121,30 +123,25 @@ def _median(values: Sequence[float]) -> str:
     return f"{middle:g}" if math.isfinite(middle) else "not reached"
 
 
-def draw(outcomes: Sequence[Outcome], func: str, file: Path) -> None:
+def charts(outcomes: Sequence[Outcome], func: str) -> list[Chart]:
     """Median and quartiles of the best value, over samples and over episodes."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
     import numpy as np
 
-    figure, panes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
-    for name in dict.fromkeys(one.searcher for one in outcomes):
-        curves = [one.curve for one in outcomes if one.searcher == name]
-        length = max(map(len, curves))
-        # A search that has ended keeps what it had.
-        low, middle, high = np.quantile([c + [c[-1]] * (length - len(c)) for c in curves], [0.25, 0.5, 0.75], axis=0)
-        for pane, step in zip(panes, (1, outcomes[0].rollouts), strict=True):
-            x = step * np.arange(1, length + 1)
-            pane.plot(x, middle, label=name)
-            pane.fill_between(x, low, high, alpha=0.2)
-    for pane, what in zip(panes, ("samples", "episodes (without confirming)"), strict=True):
-        pane.set_xlabel(what)
+    curves: dict[str, list[list[float]]] = {}
+    for one in outcomes:
+        curves.setdefault(one.searcher, []).append(one.curve)
+    made = []
+    for what, step in (("samples", 1), ("episodes (without confirming)", outcomes[0].rollouts)):
+        marks: list[Mark] = []
+        for colour, (name, own) in zip(itertools.cycle(SERIES), curves.items(), strict=False):
+            length = max(map(len, own))
+            # A search that has ended keeps what it had.
+            filled = [one + [one[-1]] * (length - len(one)) for one in own]
+            low, middle, high = np.quantile(filled, [0.25, 0.5, 0.75], axis=0).tolist()
+            x = [float(step * (number + 1)) for number in range(length)]
+            marks += [Band(x, low, high, colour), Line(x, middle, colour, name=name)]
         if func in THRESHOLDS:
-            pane.axhline(THRESHOLDS[func], color="grey", linestyle=":")
-    panes[0].set_ylabel(f"{func}: best so far, median and quartiles")
-    panes[0].legend()
-    figure.tight_layout()
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
+            end = float(step * max(len(one) for own in curves.values() for one in own))
+            marks.append(Line([1.0, end], [THRESHOLDS[func]] * 2, GREY, 1.0, name="threshold"))
+        made.append(Chart(f"{func} over {what}", Axis(what), Axis("best so far, median and quartiles"), marks))
+    return made

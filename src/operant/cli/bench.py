@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from operant.errors import UsageError
+from operant.errors import MissingExtraError, UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     search.add_argument("--samples", type=int, default=500, help="samples of a search that is not done before")
     search.add_argument("--centre", action="store_true", help="searchers that can start in the middle do")
     search.add_argument("--workers", type=int, default=1, help="searches at a time")
-    search.add_argument("--out", default="bench", metavar="FOLDER", help="for results, table and picture")
+    search.add_argument("--out", default="bench", metavar="FOLDER", help="for results, table, picture and page")
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.benchmark.reporting import compare, draw, searcher_options, table
+    from operant.benchmark.reporting import charts, compare, searcher_options, table
+    from operant.cli.plot import write_charts
 
     if min(args.seeds, args.samples, args.workers) < 1:
         raise UsageError("--seeds, --samples and --workers are whole numbers from 1 on")
@@ -44,8 +45,10 @@ def run(args: argparse.Namespace) -> int:
     text = table(outcomes, args.func)
     (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
     print(text)
+    drawn = charts(outcomes, args.func)
+    write_charts(drawn, name, folder / f"{name}.html")
     try:
-        draw(outcomes, args.func, folder / f"{name}.png")
-    except ImportError:
-        print("There is no picture without matplotlib: pip install 'operant[plot]'")
+        write_charts(drawn, name, folder / f"{name}.png")
+    except MissingExtraError as error:
+        print(error)
     return 0

@@ -18,10 +18,7 @@ from operant.cli._terminal import print_table
 from operant.errors import UsageError
 
 if TYPE_CHECKING:
-    from operant.plotting.charts import Chart
     from operant.training.comparing import Group, Range
-
-_MARKS = 101
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,19 +38,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from operant.cli.plot import check_suffix, write_charts
     from operant.tracking.places import find_root
-    from operant.training.comparing import read_groups, score_ranges
+    from operant.training.comparing import read_groups, score_charts, score_figures, score_ranges
 
     if args.out is not None:
         check_suffix(args.out)
     groups = read_groups(find_root(args.root), _wanted(args.groups))
     ranges = score_ranges(groups, dict(map(_range, args.range)), args.best)
-    figures = _figures(groups, ranges, args.best)
+    figures = score_figures(groups, ranges, args.best)
     if args.json:
         print(json.dumps({"ranges": ranges, "groups": figures}, indent=1))
     else:
         _print(groups, figures, ranges)
     if args.out is not None:
-        charts = _charts(groups, ranges, args.best)
+        charts = score_charts(groups, ranges, args.best)
         write_charts(charts, " and ".join(group.name for group in groups), args.out)
         if not args.json:
             print(f"Wrote {args.out} ({len(charts)} charts)")
@@ -82,18 +79,6 @@ def _range(word: str) -> tuple[str, Range]:
     return task, (low, high)
 
 
-def _figures(groups: list[Group], ranges: dict[str, Range], best: bool) -> list[dict[str, Any]]:
-    from operant.training.statistics import improvement, interval
-
-    first = groups[0].scores(ranges, best)
-    found = []
-    for group in groups:
-        scores = group.scores(ranges, best)
-        better = None if group is groups[0] else improvement(scores, first)
-        found.append({"group": group.name, "runs": group.runs, "iqm": interval(scores), "better": better})
-    return found
-
-
 def _print(groups: list[Group], figures: list[dict[str, Any]], ranges: dict[str, Range]) -> None:
     def shown(middle: float, low: float, high: float) -> str:
         return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
@@ -106,43 +91,3 @@ def _print(groups: list[Group], figures: list[dict[str, Any]], ranges: dict[str,
     scaled = [f"{task} {low:g} to {high:g}" for task, (low, high) in ranges.items() if (low, high) != (0.0, 1.0)]
     if scaled:
         print(f"0 to 1 is {', '.join(scaled)}")
-
-
-def _charts(groups: list[Group], ranges: dict[str, Range], best: bool) -> list[Chart]:
-    import numpy as np
-
-    from operant.plotting.charts import SERIES, Axis, Band, Chart, Line, Mark, Points
-    from operant.training.statistics import interval, profile
-
-    label = "return" if len(ranges) == 1 else "score"
-    every = [value for group in groups for task in group.scores(ranges, best) for value in task]
-    marks = np.linspace(min(every), max(every), _MARKS)
-    means: list[Mark] = []
-    profiles: list[Mark] = []
-    progress: list[Mark] = []
-    for place, group in enumerate(groups):
-        colour, name = SERIES[place % len(SERIES)], f"{group.name} ({group.runs} runs)"
-        scores = group.scores(ranges, best)
-        middle, low, high = interval(scores)
-        told = f"{group.name}: {middle:.4g} [{low:.4g}, {high:.4g}]"
-        means += [
-            Line([low, high], [place, place], colour, 4.0, 0.5, title=told),
-            Points([middle], [place], [colour], [told], size=5.0),
-        ]
-        share, least, most = profile(scores, marks.tolist())
-        profiles += [
-            Band(marks.tolist(), least.tolist(), most.tolist(), colour),
-            Line(marks.tolist(), share.tolist(), colour, 2.0, name=name, title=name, steps=True),
-        ]
-        steps, found = group.progress(ranges)
-        progress += [
-            Band(steps.tolist(), found[:, 1].tolist(), found[:, 2].tolist(), colour),
-            Line(steps.tolist(), found[:, 0].tolist(), colour, 2.0, name=name, title=name),
-        ]
-    names = tuple(group.name for group in groups)
-    remark = "bands and bars: 95 % bootstrap intervals, seeds drawn anew within each environment"
-    return [
-        Chart("Interquartile mean", Axis(label), Axis("", choices=names), means, remark=remark),
-        Chart("Performance profile", Axis(label), Axis("share of runs above it"), profiles, remark=remark),
-        Chart("Sample efficiency", Axis("step"), Axis(f"IQM of the {label}"), progress, remark=remark),
-    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ def _print_search(found: dict[str, Any], folder: Path) -> None:
     placed = any("site_id" in job for job in jobs)
     templates: dict[Any, str] = {}
     for job in jobs:
-        took = duration(job["ended"] - job["started"]) if job["ended"] and job["started"] else ""
+        runs = job["status"] == "RUNNING" or job["ended"]
+        took = duration((job["ended"] or time.time()) - job["started"]) if runs and job["started"] else ""
         settings = _settings(job["arg_dict"], templates)
         shown = [_number(job.get("scalars", {}).get(tag)) for tag in scalars]
         told = job.get("error") or job.get("reason") or ""

@@ -88,8 +88,8 @@ def _check(given: str | Mapping[str, Any], place: Path, timeout: float) -> int:
                         continue
                     if event.kind in ("ended", "lost"):
                         return _say(settings["type"], event.info, job, time.monotonic() - began)
-                    told = event.info.get("text") or " ".join(str(event.info.get(key) or "") for key in ("node", "id"))
-                    print(f"{event.kind} {told}".strip())
+                    said = (event.info.get(key) for key in ("text", "node", "id", "queue"))
+                    print(event.kind, *(one for one in said if one))
             site.cancel([token], "timeout")
             raise OperantError(f"the job has not ended within {timeout:g} s")
         finally:

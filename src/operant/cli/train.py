@@ -118,7 +118,7 @@ def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
         f"best mean return {result.best_return:.2f} at step {result.best_step:,}, last {result.final_return:.2f}"
     )
     if not result.exact:
-        print("resume of this run is inexact: its environments cannot be saved")
+        print("resume of this run is inexact; its log says why")
     print(f"run {result.run_id}\n  operant runs show {result.run_id}\n  operant view {result.run_id}")
     return 0
 

@@ -40,6 +40,25 @@ def rollout_batch(steps: Steps) -> dict[str, Any]:
     }
 
 
+def merge_rollouts(rollouts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Rollouts of several groups of environments side by side [T, N₁ + N₂ + …, …]."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    widths = [one["reward"].shape[1] for one in rollouts]
+    merged = {
+        name: None if part is None else tree_map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+        for name, part in rollouts[0].items()
+        if name not in ("final_obs", "final_at")
+        for parts in [[one[name] for one in rollouts]]
+    }
+    final_obs, final_at = [], []
+    for one, width, before in zip(rollouts, widths, np.cumsum([0, *widths]), strict=False):
+        if len(one.get("final_at", ())):
+            final_obs.append(one["final_obs"])
+            final_at.append(one["final_at"] // width * sum(widths) + before + one["final_at"] % width)
+    return merged | finals(final_obs, final_at) if "final_at" in rollouts[0] else merged
+
+
 def split_episodes(steps: Steps, quota: Array) -> list[dict[str, Any]]:
     """The first `quota[n]` episodes of each environment n from a trajectory that began with an episode everywhere."""
     whole = tree_stack(list(steps))

@@ -13,7 +13,7 @@ from operant.harness.words import Tree
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from operant.harness.results import Report
+    from operant.harness.results import Heard, Report
     from operant.training.training import Observer
 
 
@@ -34,9 +34,16 @@ def run(cfg: DictConfig, observer: Observer | None = None, root: str | Path | No
 
 
 def run_tree(
-    tree: Tree, origins: Origins | None = None, observer: Observer | None = None, root: str | Path | None = None
+    tree: Tree,
+    origins: Origins | None = None,
+    observer: Observer | None = None,
+    root: str | Path | None = None,
+    heard: Heard | None = None,
 ) -> Any:
-    """The same of a tree in plain values."""
+    """The same of a tree in plain values.
+
+    :param heard: gets the result of each iteration of a training.
+    """
     plan = make_plan(tree, origins)
     for line in plan.said:
         sys.stderr.write(f"operant: {line}\n")
@@ -44,17 +51,17 @@ def run_tree(
         from operant.harness.viewing import view
 
         return view(plan, root)
-    return _tune(plan, root) if plan.mode == "tune" else _train(plan, observer, root)
+    return _tune(plan, root) if plan.mode == "tune" else _train(plan, observer, root, heard)
 
 
-def _train(plan: Plan, observer: Observer | None, root: str | Path | None) -> Report:
+def _train(plan: Plan, observer: Observer | None, root: str | Path | None, heard: Heard | None) -> Report:
     if plan.library == "rllib":
         from operant.harness.rllib import train_rllib
 
-        return train_rllib(plan, observer, root)
+        return train_rllib(plan, observer, root, heard)
     from operant.harness.own import train_own
 
-    return train_own(plan, observer, root)
+    return train_own(plan, observer, root, heard)
 
 
 def _tune(plan: Plan, root: str | Path | None) -> Any:
@@ -67,6 +74,11 @@ def _tune(plan: Plan, root: str | Path | None) -> Any:
         from operant.harness.own import own_config
 
         own_config(sample)
+    else:
+        from operant.harness.rllib import algorithm_config, prepare_ray
+
+        prepare_ray()
+        algorithm_config(sample)
     return tune(plan, make_view(), root)
 
 

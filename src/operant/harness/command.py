@@ -6,7 +6,9 @@ operant harness cli.mode=tune -cn dqn 'training.lr=tag(log, interval(1e-5, 1e-2)
 operant harness cli.mode=view algo.checkpoint_path=last         a GIF and the returns of what was learned
 operant harness --config-dir conf -cn mine cli.mode=train       a config of one's own over it
 operant harness init [FOLDER]                                   copy the tree out, with a program around it
-operant harness --help                                          groups and values; --hydra-help: Hydra's own flags
+operant harness migrate CONFIG.yaml [--to FOLDER]               a config of SimHarness's as one that runs here
+operant harness --help [GROUP]                                  groups and values, or one of them; --hydra-help
+eval "$(operant harness -sc install=bash)"                      completion of groups and values
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operant.errors import MissingExtraError, OperantError, UsageError
+from operant.errors import MissingExtraError, OperantError, UsageError, nearest
 from operant.harness.words import OPTIONS
 from operant.status import Status
 
@@ -46,6 +48,19 @@ if __name__ == "__main__":
     main()
 '''
 
+# Hydra's own script knows commands of one word only.
+_COMPLETION = """_operant_harness()
+{
+    [ "${COMP_WORDS[1]}" = harness ] || return
+    local line="operant-harness${COMP_LINE#*harness}" point
+    point=$((COMP_POINT - ${#COMP_LINE} + ${#line}))
+    COMPREPLY=($(compgen -W "$(COMP_LINE=$line COMP_POINT=$point operant harness -sc query=bash 2>/dev/null)" \\
+        -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
+complete -o nospace -o default -F _operant_harness operant
+"""
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """`python -m operant.harness …`: the package's own tree; `init` copies it out."""
@@ -53,18 +68,50 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if given[:1] == ["init"]:
             return _init(Path(given[1] if len(given) > 1 else "."))
+        if given[:1] == ["--help"] and len(given) == 2:
+            return _help(given[1])
+        if {"-sc", "--shell-completion"} & set(given) and "install=bash" in given:
+            sys.stdout.write(_COMPLETION)
+            return 0
         if find_spec("hydra") is None:
             raise MissingExtraError("`operant harness`", "harness")
+        if given[:1] == ["migrate"]:
+            from operant.harness.migrating import migrate
+
+            return migrate(given[1:])
     except OperantError as error:
         sys.stderr.write(f"operant: {error}\n")
         return 1
     import hydra
 
-    flags, overrides = _split([_todays_override(word) for word in given])
+    given = ["algo.trust=true" if word == "--trust" else word for word in given]
+    flags, overrides = _split([_addable(_todays_override(word)) for word in given])
     if "cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
         overrides = [_as_space(word) for word in overrides]
     sys.argv = ["operant harness", *flags, *overrides]
     hydra.main(version_base=None, config_path=str(CONF), config_name="config")(_run)()
+    return 0
+
+
+def _addable(word: str) -> str:
+    """An override of a setting that the tree may not have: whether somebody takes it is checked later, and better."""
+    key, equals, value = word.partition("=")
+    group, dot, name = key.partition(".")
+    if not (equals and dot) or key[0] in "+~-" or group == "hydra" or {"@", "/"} & set(group):
+        return word
+    # Names of results have slashes, which Hydra takes for groups.
+    return f"++{group}={{{name}: {value}}}" if "/" in name else f"++{word}"
+
+
+def _help(group: str) -> int:
+    """The files of one group, with what they say about each setting."""
+    folder = CONF / group.replace(".", "/").strip("/")
+    files = sorted(folder.glob("*.yaml")) if folder.is_dir() and folder.resolve().is_relative_to(CONF) else []
+    if not files:
+        known = sorted({str(one.parent.relative_to(CONF)) for one in CONF.rglob("*/*.yaml")})
+        raise UsageError(f"there is no group {group!r}{nearest(group, known)}; groups are {', '.join(known)}")
+    for file in files:
+        sys.stdout.write(f"== {group}={file.stem}\n{file.read_text(encoding='utf-8')}\n")
     return 0
 
 
@@ -85,8 +132,10 @@ def _run(cfg: DictConfig) -> None:
         sys.stderr.write(f"operant: {error}\n")
         raise SystemExit(1) from None
     if isinstance(report, Viewed):
-        shown = ", ".join(f"{value:.2f}" for value in report.returns)
-        sys.stdout.write(f"returns: {shown}\nwrote {report.gif} ({report.frames} frames)\n")
+        sys.stdout.write("episode       seed     return  length\n")
+        for number, one in enumerate(report.episodes):
+            sys.stdout.write(f"{number:>7}{one.seed:>11}{one.total:>11.2f}{one.length:>8}\n")
+        sys.stdout.write(f"wrote {report.gif} ({report.frames} frames) and {report.table}; run {report.run_id}\n")
         return
     if not isinstance(report, Report):
         raise SystemExit(0 if report.status == Status.FINISHED else 1)
@@ -154,7 +203,7 @@ def _init(folder: Path) -> int:
     taken = [one for one in (folder / "conf", folder / "main.py") if one.exists()]
     if taken:
         raise UsageError(f"{taken[0]} exists already; move it away first")
-    shutil.copytree(CONF, folder / "conf")
+    shutil.copytree(CONF, folder / "conf", ignore=shutil.ignore_patterns("__*"))
     (folder / "main.py").write_text(_MAIN, encoding="utf-8")
     sys.stdout.write(
         f"wrote {folder / 'conf'} and {folder / 'main.py'}\n  python main.py --config-name dqn cli.mode=train\n"

@@ -11,9 +11,11 @@ import numpy as np
 from operant._util.dotted import put
 from operant.errors import UsageError
 from operant.framework import Context
+from operant.harness.loggers import loggers_of
+from operant.harness.objects import HERE, described
 from operant.harness.own_words import algorithm_name, own_settings
-from operant.harness.results import LATE, Report, Result, StopConditions, machine_load
-from operant.harness.tree import Plan, given, trusts
+from operant.harness.results import Heard, Report, Result, StopConditions, machine_load
+from operant.harness.tree import Plan, flag, given
 from operant.harness.words import Tree
 from operant.tracking import SummaryWriter
 from operant.training.config import TrainConfig
@@ -28,11 +30,21 @@ _STEPS_PER_ITERATION = 1000  # of what learns from replay, as in RLlib
 class IteratedTraining(Training):
     """A training that reports a result after each iteration, and ends when one says that it is enough."""
 
-    def __init__(self, plan: Plan, config: TrainConfig, writer: SummaryWriter, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        config: TrainConfig,
+        writer: SummaryWriter,
+        observer: Observer | None,
+        heard: Heard | None = None,
+    ) -> None:
         super().__init__(config, writer, observer)
-        self.stop = StopConditions(plan.stop_conditions, optional=LATE)
+        for logger in loggers_of(plan, config.name, writer.run_id):
+            self.recording.add_logger(logger)
+        self.heard = heard
+        self.stop = StopConditions(plan.stop_conditions)
         self.iteration_steps = config.log.every
-        self.log_load = bool(given(plan, "debugging").get("log_sys_usage", False))
+        self.log_load = flag(plan, "debugging", "log_sys_usage")
         self.reason = "the last step"
         self._evaluated: Evaluation | None = None
         self._iteration_began = time.perf_counter()
@@ -45,6 +57,8 @@ class IteratedTraining(Training):
         super().log(ctx)
         result = self.result(steps_before)
         self.recording.add_scalars(result, self.env_step)
+        if self.heard is not None:
+            self.heard(result)
         reason = self.stop.reached(result)
         if reason:
             self.reason = reason
@@ -63,6 +77,10 @@ class IteratedTraining(Training):
             "time_this_iter_s": now - self._iteration_began,
             "time_total_s": now - self._began,
         }
+        result |= {
+            "timers/training_iteration": result["time_this_iter_s"],
+            "time_since_restore": result["time_total_s"],
+        }
         self._iteration_began, self._episodes_before = now, episodes.count
         if episodes.returns:
             result |= _spread("env_runners/episode_return", episodes.returns)
@@ -72,6 +90,11 @@ class IteratedTraining(Training):
             result |= _spread("evaluation/env_runners/episode_len", self._evaluated.lengths)
         result |= {f"learners/default_policy/{name}": value for name, value in self.metrics.items()}
         return result | machine_load() if self.log_load else result
+
+    def _save(self) -> None:
+        super()._save()
+        newest = self.store.folder / f"step-{self.env_step:012d}"
+        self.recording.add_text("checkpoint", str(newest), self.env_step)
 
     def evaluate_now(self) -> Evaluation:
         self._evaluated = super().evaluate_now()
@@ -103,7 +126,18 @@ def own_config(plan: Plan) -> TrainConfig:
         "keep": checkpoint.get("num_to_keep", _NEVER),
     }
     values["evaluation"] = _evaluation(plan, steps)
+    values["callbacks"] = plan.tree.get("callbacks") or []
+    _describe_objects(values)
     return TrainConfig.from_mapping(values)
+
+
+def _describe_objects(values: Tree) -> None:
+    """Arguments that are described by `_target_` stay so in the config; the environment's maker makes them."""
+    env, other = values.get("env", {}), values["evaluation"]["arguments"]
+    arguments = env.get("arguments") or {}
+    if described(arguments) or described(other):
+        values["evaluation"]["arguments"] = {"arguments": {**arguments, **other}} if other else {}
+        values["env"] = {**env, "id": HERE, "arguments": {"env": env["id"], "arguments": arguments}}
 
 
 def _steps_per_iteration(plan: Plan, config: TrainConfig) -> int:
@@ -139,22 +173,25 @@ def _evaluation(plan: Plan, steps_per_iteration: int) -> Tree:
         "every": interval * steps_per_iteration or _NEVER,
         "episodes": values.get("evaluation_duration", 10),
         "arguments": dict(config.get("env_config") or {}),
+        "frames": given(plan, "film").get("frames", 0),
     }
 
 
-def train_own(plan: Plan, observer: Observer | None = None, root: str | Path | None = None) -> Report:
+def train_own(
+    plan: Plan, observer: Observer | None = None, root: str | Path | None = None, heard: Heard | None = None
+) -> Report:
     """Train as a tree says, from the start or from the newest checkpoint of the run at ``algo.checkpoint_path``."""
     config, algo = own_config(plan), given(plan, "algo")
     made: list[IteratedTraining] = []
 
     def make(config: TrainConfig, writer: SummaryWriter, observer: Observer | None) -> Training:
-        made.append(IteratedTraining(plan, config, writer, observer))
+        made.append(IteratedTraining(plan, config, writer, observer, heard))
         return made[-1]
 
     earlier = algo.get("checkpoint_path")
     if earlier is None:
         result = train(config, observer=observer, root=root, tags=["harness"], settings=plan.tree, make=make)
     else:
-        trust = trusts(plan)
+        trust = flag(plan, "algo", "trust")
         result = resume(str(earlier), observer=observer, root=root, trust=trust, config=config, make=make)
     return Report(result.run_id, result.folder, result.steps, result.mean_return, made[-1].reason)

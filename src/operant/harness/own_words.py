@@ -8,7 +8,8 @@ from typing import Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
 from operant.errors import UsageError, nearest
-from operant.harness.tree import Plan, given
+from operant.harness.tree import LIBRARY_GROUPS, Plan, given
+from operant.models.settings import ModelSettings
 
 Values = dict[str, Any]
 
@@ -133,7 +134,9 @@ WORDS = {
 # Group -> RLlib's name -> ours.
 _ENVIRONMENT = {"env": "env.id", "env_config": "env.arguments"}
 _ENVIRONMENT |= {name: f"env.{name}" for name in ("wrappers", "normalize_obs", "normalize_reward")}
-_MODEL = {"fcnet_hiddens": "model.hidden", "fcnet_activation": "model.activation"}
+_MODEL = {"fcnet_hiddens": "model.hidden", "fcnet_activation": "model.activation", "module": "model.network"}
+_MODEL |= {"lstm_cell_size": "model.recurrent_size", "max_seq_len": "model.sequence"}
+_MODEL |= {one.name: f"model.{one.name}" for one in fields(ModelSettings) if one.name != "device"}
 # What says how RLlib is to do something that happens here anyway, or not at all -> values that may stand.
 _ANY = object()
 _WITHOUT: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -158,6 +161,7 @@ _WITHOUT: dict[str, dict[str, tuple[Any, ...]]] = {
         "validate_env_runners_after_construction": (_ANY,),
     },
     "model": {"vf_share_layers": (False,)},
+    "multi_agent": {"count_steps_by": ("env_steps",), "policy_mapping_fn": (_ANY,)},
     "learners": {"num_learners": (0, 1), "num_cpus_per_learner": (_ANY,)},
     "fault_tolerance": {
         "restart_failed_env_runners": (False,),
@@ -170,6 +174,8 @@ _READ = {
     "rollouts": ("num_env_runners", "num_envs_per_env_runner"),
     "evaluation": ("evaluation_interval", "evaluation_duration", "evaluation_duration_unit", "evaluation_config"),
     "learners": ("num_gpus_per_learner",),
+    "model": ("use_lstm",),
+    "multi_agent": ("policies",),
     "reporting": ("min_sample_timesteps_per_iteration", "metrics_num_episodes_for_smoothing"),
 }
 
@@ -191,13 +197,21 @@ def own_settings(plan: Plan) -> tuple[Values, Values]:
     settings: Values = {}
     for group, table in (("environment", _ENVIRONMENT), ("model", _MODEL)):
         settings |= _translated(plan, group, table)
-    for group in ("evaluation", "exploration", "framework", "resources", "rollouts", "learners", "fault_tolerance"):
-        _translated(plan, group, {})
-    _translated(plan, "reporting", {})
+    for group in LIBRARY_GROUPS:
+        if group not in ("environment", "model", "training"):
+            _translated(plan, group, {})
+    if given(plan, "model").get("use_lstm"):
+        settings["model.recurrent"] = "lstm"
+    policies = given(plan, "multi_agent").get("policies") or []
+    if len(policies) > 1:
+        raise UsageError(
+            f"multi_agent.policies names {len(policies)} policies; algo.library=operant trains one for all agents "
+            "(algo.library=rllib trains several)"
+        )
     rollouts = given(plan, "rollouts")
     workers, rows = int(rollouts.get("num_env_runners", 0)), int(rollouts.get("num_envs_per_env_runner", 1))
     settings |= {"env.workers": workers, "env.num_envs": max(1, workers) * rows}
-    settings["device"] = "cuda" if given(plan, "learners").get("num_gpus_per_learner") else "cpu"
+    settings["device"] = "auto" if given(plan, "learners").get("num_gpus_per_learner") else "cpu"
     window = given(plan, "reporting").get("metrics_num_episodes_for_smoothing")
     if window is not None:
         settings["log.window"] = window

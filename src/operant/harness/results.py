@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,14 @@ import psutil
 from operant.errors import UsageError, nearest
 
 Result = dict[str, float]
-LATE = ("env_runners/episode_", "evaluation/")
-"""How results begin that come only once an episode has ended, or the policy was evaluated."""
+Heard = Callable[[Result], None]
+"""Is told the result of each iteration."""
+STEPS = "num_env_steps_sampled_lifetime"
+FILM = "episode_film"
+"""Where a result has the frames of an episode."""
+_EPISODES = {f"env_runners/episode_{what}_{how}" for what in ("return", "len") for how in ("mean", "min", "max")}
+_LATE = ("learners/", "env_runners/agent_episode_", "env_runners/module_episode_")
+"""How further results begin that come only once something was learned, or an episode has ended."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,17 @@ def flatten(result: Mapping[str, Any], prefix: str = "") -> tuple[Result, dict[s
     return numbers, lists
 
 
+def films_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Films of episodes by their names, frames [T, H, W, C], as `OperantRLlibCallback` leaves them."""
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if key == FILM:
+            rows = [np.asarray(one) for one in value] if isinstance(value, (list, tuple)) else [np.asarray(value)]
+            yield from ((name, one) for one in rows[-1:] if one.ndim == 4)
+        elif isinstance(value, Mapping) and name != "config":
+            yield from films_of(value, f"{name}/")
+
+
 def _all_numbers(values: Any) -> bool:
     return all(isinstance(one, (int, float, np.number)) and not isinstance(one, bool) for one in values)
 
@@ -66,17 +83,15 @@ def machine_load() -> Result:
 class StopConditions:
     """The first of these that a result reaches ends the training."""
 
-    def __init__(self, conditions: Mapping[str, float], optional: tuple[str, ...] = ()) -> None:
-        """:param optional: results that come only after some time, such as those of episodes that have ended."""
+    def __init__(self, conditions: Mapping[str, float]) -> None:
         self.conditions = dict(conditions)
-        self.optional = optional
 
     def reached(self, result: Mapping[str, float]) -> str:
         """Which condition is met, in words; empty while none is. A name that no result has is an error."""
         for name, limit in self.conditions.items():
             value = result.get(name)
             if value is None:
-                if name.startswith(self.optional):
+                if _comes_later(name, result):
                     continue
                 raise UsageError(
                     f"stop_conditions.{name}: no result has this name{nearest(name, result)}, so it would never stop; "
@@ -85,3 +100,9 @@ class StopConditions:
             if math.isfinite(value) and value >= limit:
                 return f"{name} is {value:g}, which has reached {limit:g}"
         return ""
+
+
+def _comes_later(name: str, result: Mapping[str, float]) -> bool:
+    """Whether a result of this name is still to come: once an episode has ended, or the policy was evaluated."""
+    trained = name.removeprefix("evaluation/")
+    return trained in _EPISODES or trained.startswith(_LATE) or (trained != name and trained in result)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from operant._util.dotted import plain_flat
 from operant.errors import UsageError, nearest
-from operant.harness.results import LATE, Report, StopConditions, flatten, machine_load
+from operant.harness.loggers import loggers_of
+from operant.harness.objects import made, named
+from operant.harness.results import STEPS, Heard, Report, Result, StopConditions, films_of, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
-from operant.harness.tree import Plan, given, trusts
+from operant.harness.tree import Plan, flag, given
 from operant.tracking import SummaryWriter
+from operant.training.plugins import Recording
 from operant.training.training import Observer, Silent
 
 # Group of the tree -> the method of an AlgorithmConfig that takes it.
@@ -30,12 +33,32 @@ _METHODS = {
     "learners": "learners",
     "fault_tolerance": "fault_tolerance",
     "reporting": "reporting",
+    "multi_agent": "multi_agent",
 }
-_STEPS = "num_env_steps_sampled_lifetime"
 
 
 def algorithm_config(plan: Plan) -> Any:
     """RLlib's config of a tree; a key that its method does not take is an error."""
+    config = _default_config(plan)
+    for group, method in _METHODS.items():
+        values = {key: made(value, f"{group}.{key}") for key, value in given(plan, group).items()}
+        _check_keys(plan, config, group)
+        if group == "environment":
+            values["env"] = _environment(values.get("env"))
+        if group == "evaluation":
+            values = _evaluation(plan, values)
+        if "policy_mapping_fn" in values:
+            values["policy_mapping_fn"] = policy_mapping(values["policy_mapping_fn"])
+        if values:
+            getattr(config, method)(**values)
+    if plan.tree.get("callbacks") or given(plan, "film").get("frames"):
+        config.callbacks(_callbacks(plan))
+    _set_model(plan, config)
+    config.debugging(**given(plan, "debugging"))
+    return config
+
+
+def _default_config(plan: Plan) -> Any:
     from ray.rllib.algorithms.registry import ALGORITHMS
     from ray.tune.registry import get_trainable_cls
 
@@ -44,24 +67,55 @@ def algorithm_config(plan: Plan) -> Any:
         raise UsageError(
             f"algo.name is {plan.algorithm!r}{nearest(plan.algorithm, known)}; RLlib's are {', '.join(known)}"
         )
-    config = get_trainable_cls(plan.algorithm).get_default_config()  # type: ignore[no-untyped-call]
-    for group, method in _METHODS.items():
-        values = given(plan, group)
-        taken = _parameters(config, method)
-        for key in values:
-            if key not in taken:
-                raise plan.unknown(f"{group}.{key}", taken, f"RLlib's {type(config).__name__}.{method}()")
-        if group == "environment":
-            values["env"] = _environment(values.get("env"))
-        if group == "evaluation" and not values.get("evaluation_config"):
-            values.pop("evaluation_config", None)
-        if values:
-            getattr(config, method)(**values)
-    model = given(plan, "model")
-    if model:
-        config.rl_module(model_config=_model(plan, model))
-    config.debugging(**given(plan, "debugging"))
-    return config
+    return get_trainable_cls(plan.algorithm).get_default_config()  # type: ignore[no-untyped-call]
+
+
+def check_group(plan: Plan) -> None:
+    """That RLlib takes the keys of the groups that there are."""
+    config = _default_config(plan)
+    for group in _METHODS:
+        _check_keys(plan, config, group)
+    _set_model(plan, config)
+
+
+def _check_keys(plan: Plan, config: Any, group: str) -> None:
+    taken = _parameters(config, _METHODS[group])
+    for key in given(plan, group):
+        if key not in taken:
+            raise plan.unknown(f"{group}.{key}", taken, f"RLlib's {type(config).__name__}.{_METHODS[group]}()")
+
+
+def _evaluation(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
+    """What `evaluation()` gets; its environments are drawn where films are asked for."""
+    if given(plan, "film").get("frames"):
+        config = dict(values.get("evaluation_config") or {})
+        drawn = {**given(plan, "environment").get("env_config", {}), "render_mode": "rgb_array"}
+        values["evaluation_config"] = {**config, "env_config": {**drawn, **(config.get("env_config") or {})}}
+    if not values.get("evaluation_config"):
+        values.pop("evaluation_config", None)
+    return values
+
+
+def _callbacks(plan: Plan) -> list[Any]:
+    from functools import partial
+
+    from operant.harness.callbacks import OperantRLlibCallback
+
+    found = [named(name, "callbacks") for name in plan.tree.get("callbacks") or []]
+    frames = given(plan, "film").get("frames")
+    return [*found, partial(OperantRLlibCallback, frames=int(frames))] if frames else found
+
+
+def policy_mapping(said: Any) -> Any:
+    """Which policy an agent has: a dotted path, a mapping of names, or one policy for all."""
+    if isinstance(said, dict):
+        table = dict(said)
+        return lambda agent, *about, **more: table[agent]
+    if callable(said):
+        return said
+    if "." in str(said) or ":" in str(said):
+        return named(str(said), "multi_agent.policy_mapping_fn")
+    return lambda agent, *about, **more: said
 
 
 def _parameters(config: Any, method: str) -> set[str]:
@@ -79,16 +133,29 @@ def _parameters(config: Any, method: str) -> set[str]:
     return found
 
 
-def _model(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
+def _set_model(plan: Plan, config: Any) -> None:
+    """The networks: RLlib's own by their settings, or an RLModule by its dotted path, with any settings."""
     from dataclasses import fields
 
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+    from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
+    values = given(plan, "model")
+    module = values.pop("module", None)
+    if module is not None:
+        found = named(str(module), "model.module")
+        if not (isinstance(found, type) and issubclass(found, RLModule)):
+            raise UsageError(
+                f"model.module is {module!r}, which is no RLModule; algo.library=rllib takes classes of it"
+            )
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=found, model_config=values))
+        return
     known = {one.name for one in fields(DefaultModelConfig)}
     for key in values:
         if key not in known:
-            raise plan.unknown(f"model.{key}", known, "RLlib's DefaultModelConfig")
-    return values
+            raise plan.unknown(f"model.{key}", {*known, "module"}, "RLlib's DefaultModelConfig")
+    if values:
+        config.rl_module(model_config=values)
 
 
 def _environment(name: Any) -> Any:
@@ -98,8 +165,32 @@ def _environment(name: Any) -> Any:
     from operant.envs.making import environment_maker
 
     make = environment_maker(name)
-    register_env(str(name), lambda config: make(**dict(config)))
+
+    def make_one(config: Any) -> Any:
+        env = make(**made(dict(config), "environment.env_config"))
+        return _for_agents(env) if hasattr(env, "possible_agents") and hasattr(env, "observation_space") else env
+
+    register_env(str(name), make_one)
     return str(name)
+
+
+def _for_agents(env: Any) -> Any:
+    """A parallel environment of PettingZoo's as RLlib takes it."""
+    from ray.rllib.env.multi_agent_env import MultiAgentEnv
+    from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+
+    class Parallel(ParallelPettingZooEnv):
+        def render(self) -> Any:  # as today's PettingZoo has it
+            return self.par_env.render()
+
+    return env if isinstance(env, MultiAgentEnv) else Parallel(env)  # type: ignore[no-untyped-call]
+
+
+def flat_observations(env: Any = None, spaces: Any = None, device: Any = None, multi_agent: bool = True) -> Any:
+    """A connector that makes a row of numbers of each observation, for networks without convolutions."""
+    from ray.rllib.connectors.env_to_module import FlattenObservations
+
+    return FlattenObservations(multi_agent=multi_agent)
 
 
 @contextmanager
@@ -117,64 +208,102 @@ def ray_session(plan: Plan, config: Any) -> Iterator[None]:
                 log_to_driver=level < logging.WARNING,
                 logging_level=level,
             )
-        _check_cpus(config, float(ray.cluster_resources().get("CPU", 0.0)))  # type: ignore[no-untyped-call]
+        if config is not None:
+            check_resources(config, ray.cluster_resources())  # type: ignore[no-untyped-call]
         yield
     finally:
         if begun:
             ray.shutdown()
 
 
-def _check_cpus(config: Any, there: float) -> None:
+def check_resources(config: Any, there: Mapping[str, float]) -> None:
     """Ray waits for ever where more is asked for than there is."""
-    runners = config.num_env_runners * config.num_cpus_per_env_runner
-    judges = config.evaluation_num_env_runners * config.num_cpus_per_env_runner
     each = config.num_cpus_per_learner
-    learners = config.num_learners * (1 if each == "auto" else each)
-    main = config.num_cpus_for_main_process
-    needed = main + runners + judges + learners
-    if needed > there:
-        raise UsageError(
-            f"{needed:g} CPUs are asked for and the cluster has {there:g}: main process {main:g} + env runners "
-            f"{config.num_env_runners} × {config.num_cpus_per_env_runner:g} + evaluation "
-            f"{config.evaluation_num_env_runners} × {config.num_cpus_per_env_runner:g} + learners {learners:g}"
-        )
+    local = not config.num_learners
+    for unit, main, runner, learner in (
+        ("CPU", config.num_cpus_for_main_process, config.num_cpus_per_env_runner, 1 if each == "auto" else each),
+        ("GPU", 0, config.num_gpus_per_env_runner, config.num_gpus_per_learner),
+    ):
+        learners = learner * (1 if local and unit == "GPU" else config.num_learners)
+        needed = main + (config.num_env_runners + config.evaluation_num_env_runners) * runner + learners
+        has = float(there.get(unit, 0.0))
+        if needed > has:
+            raise UsageError(
+                f"{needed:g} {unit}s are asked for and the cluster has {has:g}: main process {main:g} + env runners "
+                f"{config.num_env_runners} × {runner:g} + evaluation {config.evaluation_num_env_runners} × {runner:g} "
+                f"+ learners {learners:g}"
+            )
 
 
-def train_rllib(plan: Plan, observer: Observer | None = None, root: str | Path | None = None) -> Report:
-    """Train as a tree says, from the start or from the checkpoint of RLlib's at ``algo.checkpoint_path``."""
-    watcher = observer or Silent()
+def prepare_ray() -> None:
+    """Set what Ray reads from the environment when it is begun, where nobody else has."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
     # Where there is much to do, Ray's parts need longer than its 30 s to come up.
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
     os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
+
+
+def train_rllib(
+    plan: Plan, observer: Observer | None = None, root: str | Path | None = None, heard: Heard | None = None
+) -> Report:
+    """Train as a tree says, from the start or from the checkpoint of RLlib's at ``algo.checkpoint_path``."""
+    watcher = observer or Silent()
+    prepare_ray()
     config = algorithm_config(plan)
-    stop = StopConditions(plan.stop_conditions, optional=LATE)
-    load = bool(given(plan, "debugging").get("log_sys_usage", False))
-    name = given(plan, "runtime").get("name") or f"{config.env}-{plan.algorithm}".lower()
+    stop = StopConditions(plan.stop_conditions)
+    name = str(given(plan, "runtime").get("name") or f"{config.env}-{plan.algorithm}".lower())
     with (
         ray_session(plan, config),
         SummaryWriter(name, config=plain_flat(plan.tree), root=root, tags=["harness", "train", "rllib"]) as writer,
+        closing(Recorder(plan, writer, name)) as recorder,
     ):
         algorithm = config.build_algo()
         try:
             earlier = given(plan, "algo").get("checkpoint_path")
             if earlier is not None:
-                algorithm.restore_from_path(str(find_checkpoint(str(earlier), trust=trusts(plan))))
+                found = find_checkpoint(str(earlier), trust=flag(plan, "algo", "trust"))
+                algorithm.restore_from_path(str(found))
             checkpoints = Checkpoints(plan, writer.run_dir / "checkpoints")
             while True:
-                result, lists = flatten(algorithm.train())
-                result |= machine_load() if load else {}
-                step, iteration = int(result[_STEPS]), int(result["training_iteration"])
-                writer.add_scalars(result, step)
-                for tag, values in lists.items():
-                    writer.add_histogram(tag, values, step)
+                result = recorder.record(algorithm.train())
+                step = int(result[STEPS])
+                if heard is not None:
+                    heard(result)
                 mean = result.get("env_runners/episode_return_mean", float("nan"))
                 watcher.point(step, step / max(1e-9, result["time_total_s"]), mean)
                 reason = stop.reached(result)
-                checkpoints.after(algorithm, iteration, last=bool(reason))
+                saved = checkpoints.after(algorithm, int(result["training_iteration"]), last=bool(reason))
+                if saved is not None:
+                    recorder.recording.add_text("checkpoint", str(saved), step)
                 if reason:
                     watcher.said(f"stopped: {reason}")
                     return Report(writer.run_id, writer.run_dir, step, mean, reason)
         finally:
             algorithm.stop()
+
+
+class Recorder:
+    """What each iteration came to: numbers, lists and films into our run, numbers and lists to other loggers."""
+
+    def __init__(self, plan: Plan, writer: SummaryWriter, name: str) -> None:
+        self.writer = writer
+        self.loggers = loggers_of(plan, name, writer.run_id)
+        self.recording = Recording(writer, self.loggers)
+        self.load = flag(plan, "debugging", "log_sys_usage")
+
+    def record(self, given: Mapping[str, Any]) -> Result:
+        """The result, flat."""
+        result, lists = flatten(given)
+        result |= machine_load() if self.load else {}
+        step = int(result[STEPS])
+        self.recording.add_scalars(result, step)
+        for tag, values in lists.items():
+            for place in (self.writer, *self.loggers):
+                place.add_histogram(tag, values, step)
+        for tag, film in films_of(given):
+            self.writer.add_video(tag, film, step, fps=10)
+        return result
+
+    def close(self) -> None:
+        self.recording.close()

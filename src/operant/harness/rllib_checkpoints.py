@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from operant._util.files import write_file
 from operant._util.signing import is_signed, sign
@@ -26,9 +29,10 @@ class Checkpoints:
         self.keep = settings.get("num_to_keep")
         self.folder = folder
 
-    def after(self, algorithm: Any, iteration: int, *, last: bool) -> None:
+    def after(self, algorithm: Any, iteration: int, *, last: bool) -> Path | None:
+        """The folder, where one was written."""
         if not self.every or not (last or iteration % self.every == 0):
-            return
+            return None
         target = self.folder / f"iteration-{iteration:09d}"
         draft = self.folder / f".draft-{iteration:09d}"
         shutil.rmtree(draft, ignore_errors=True)
@@ -40,6 +44,7 @@ class Checkpoints:
         if self.keep is not None:
             for old in sorted(self.folder.glob("iteration-*"))[: -self.keep]:
                 shutil.rmtree(old)
+        return target
 
 
 def find_checkpoint(path: str, *, trust: bool) -> Path:
@@ -55,7 +60,7 @@ def find_checkpoint(path: str, *, trust: bool) -> Path:
     if not trust and not _is_own(folder):
         raise Untrusted(
             f"the checkpoint {folder} holds pickles, which run code when they are read, and was not written by you on "
-            "this machine, or was changed; if you know where it is from: ++algo.trust=true"
+            "this machine, or was changed; if you know where it is from: --trust (algo.trust=true)"
         )
     return folder
 
@@ -73,3 +78,32 @@ def _is_own(folder: Path) -> bool:
 def _checksums(folder: Path) -> dict[str, str]:
     paths = sorted(one for one in folder.rglob("*") if one.is_file() and one.name != _SIGNED)
     return {str(one.relative_to(folder)): hashlib.sha256(one.read_bytes()).hexdigest() for one in paths}
+
+
+def greedy(checkpoint: Path) -> Callable[[Any, Any, str], Any]:
+    """What the saved modules do without exploring: an action for an observation, the space of actions, and a policy."""
+    import torch
+    from ray.rllib.core.columns import Columns
+    from ray.rllib.core.rl_module.rl_module import RLModule
+    from ray.rllib.utils.spaces.space_utils import unsquash_action
+
+    saved = checkpoint / "learner_group" / "learner" / "rl_module"
+    modules: dict[str, Any] = {}
+
+    def act(obs: Any, space: Any, policy: str) -> Any:
+        if policy not in modules:
+            modules[policy] = RLModule.from_checkpoint(str(saved / policy))
+        module, seen = modules[policy], np.asarray(obs, np.float32)[None]
+        if module.observation_space.shape != seen.shape[1:]:  # a connector has made it flat
+            seen = seen.reshape(1, -1)
+        with torch.no_grad():
+            out = module.forward_inference({Columns.OBS: torch.as_tensor(seen)})
+        if Columns.ACTIONS in out:
+            action = out[Columns.ACTIONS]
+        else:
+            kind = module.get_inference_action_dist_cls()
+            action = kind.from_logits(out[Columns.ACTION_DIST_INPUTS]).to_deterministic().sample()
+        chosen = action[0].numpy()
+        return int(chosen) if chosen.ndim == 0 else unsquash_action(chosen, space)  # type: ignore[no-untyped-call]
+
+    return act

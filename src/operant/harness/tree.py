@@ -23,9 +23,12 @@ _OWN_KEYS = {
     "checkpoint": ("checkpoint_frequency", "num_to_keep"),
     "debugging": ("log_level", "log_sys_usage", "seed"),
     "ray": ("address",),
+    "aim": ("repo", "experiment", "run_hash", "system_tracking_interval", "log_system_params", "capture_terminal_logs"),
+    "tensorboard": ("logdir",),
+    "film": ("frames",),
 }
-# Groups that a mode reads, and checks.
-_MODE_GROUPS = ("stop_conditions", "tune", "tunables")
+# Groups that a mode reads, and checks; `simulation` is read by others, through its name.
+_MODE_GROUPS = ("stop_conditions", "tune", "tunables", "callbacks", "simulation")
 LIBRARY_GROUPS = (
     "environment",
     "evaluation",
@@ -38,6 +41,7 @@ LIBRARY_GROUPS = (
     "learners",
     "fault_tolerance",
     "reporting",
+    "multi_agent",
 )
 
 
@@ -53,7 +57,7 @@ class Origins:
         """``conf/training/dqn.yaml:4``, or the command line; empty where nobody knows."""
         for override in self.overrides:
             if override.lstrip("+~").partition("=")[0] == path:
-                return f" (on the command line: {override})"
+                return f" (on the command line: {override.removeprefix('++')})"
         for package, file in reversed(self.files):
             inside = path.removeprefix(f"{package}.") if package else path
             if (package and inside == path) or not file.is_file():
@@ -114,6 +118,14 @@ def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
     return plan
 
 
+def flag(plan: Plan, group: str, key: str) -> bool:
+    """Whether a switch is on; off where nobody has set it."""
+    found = given(plan, group).get(key, False)
+    if not isinstance(found, bool):  # a word such as `no` would be true
+        raise UsageError(f"{group}.{key}{plan.origins.of(f'{group}.{key}')} is true or false, got {found!r:.80}")
+    return found
+
+
 def given(plan: Plan, group: str) -> dict[str, Any]:
     """What a group says; null means the library's default."""
     values = plan.tree.get(group)
@@ -122,11 +134,6 @@ def given(plan: Plan, group: str) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise UsageError(f"{group}{plan.origins.of(group)} is a group of settings, got {values!r}")
     return {str(key): value for key, value in values.items() if value is not None}
-
-
-def trusts(plan: Plan) -> bool:
-    """Whether code may run that a checkpoint of somebody else names or holds."""
-    return given(plan, "algo").get("trust", False) is True
 
 
 def _check_group(plan: Plan, group: str, known: tuple[str, ...]) -> None:
@@ -144,9 +151,11 @@ def _check_values(plan: Plan) -> None:
         )
     if not isinstance(keep, int) or keep < 1:
         raise UsageError(f"checkpoint.num_to_keep is {keep!r}; it is 1 or more, or null for all")
-    trust = given(plan, "algo").get("trust", False)
-    if not isinstance(trust, bool):  # a word such as `no` would be true
-        raise UsageError(f"algo.trust{plan.origins.of('algo.trust')} is true or false, got {trust!r:.80}")
+    for group, key in (("algo", "trust"), ("debugging", "log_sys_usage")):
+        flag(plan, group, key)
+    callbacks = plan.tree.get("callbacks") or []
+    if not isinstance(callbacks, list) or not all(isinstance(one, str) for one in callbacks):
+        raise UsageError(f"callbacks is a list of dotted paths, got {callbacks!r}")
     level = debugging.get("log_level", "WARN")
     if level not in _LEVELS:
         raise UsageError(f"debugging.log_level is {level!r}{nearest(str(level), _LEVELS)}; it is {', '.join(_LEVELS)}")

@@ -24,7 +24,8 @@ from operant.tracking.journal.journal import JOURNAL_NAME
 from operant.tracking.places import find_root
 
 SPACES = ("Real", "Int", "Categorical")
-TUNE_KEYS = ("num_samples", "metric", "mode", "searcher", "assessor", "parallel", "site")
+TUNE_KEYS = ("engine", "num_samples", "metric", "mode", "searcher", "assessor", "parallel", "site")
+ENGINES = ("operant", "ray")
 # SimHarness's words in `tunables` -> a space and whether it is logarithmic.
 _TUNABLES = {
     "loguniform": ("Real", True),
@@ -101,7 +102,15 @@ def tune(plan: Plan, view: View | None = None, root: str | Path | None = None) -
     for key in settings:
         if key not in TUNE_KEYS:
             raise plan.unknown(f"tune.{key}", TUNE_KEYS, "the harness")
-    folder = find_root(root) / "searches" / _name(plan)
+    engine, place = str(settings.get("engine", "operant")), find_root(root)
+    if engine not in ENGINES:
+        raise UsageError(f"tune.engine is {engine!r}{nearest(engine, ENGINES)}; it is operant or ray")
+    if engine == "ray":
+        from operant.harness.tuning_ray import tune_by_ray
+
+        _keep_tree(plan, place / "tune" / _name(plan) / "tree.json")
+        return tune_by_ray(plan, spaces, settings, place / "tune" / _name(plan), place)
+    folder = place / "searches" / _name(plan)
     cut_off = _cut_off(folder)
     scheduler = NaiveScheduler(folder, _search(plan, spaces, settings, folder), view=view, resume=cut_off)
     _keep_tree(plan, folder / "tree.json")
@@ -125,13 +134,10 @@ def _keep_tree(plan: Plan, path: Path) -> None:
 def _search(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: Path) -> Tree:
     """The search as `operant search` would read it from a file."""
     words = [sys.executable, "-m", "operant.harness.trial", str(folder / "tree.json")]
-    mode = settings.get("mode", "max")
-    if mode not in ("max", "min"):
-        raise UsageError(f"tune.mode is {mode!r}; it is max or min")
-    searcher = settings.get("searcher", "TpeSearcher")
-    searcher = {"type": searcher} if isinstance(searcher, str) else dict(searcher)
+    metric, mode = metric_of(settings)
+    searcher = searcher_of(settings)
     searcher |= {
-        "reward_attribute": todays_result(settings.get("metric", "env_runners/episode_return_mean")),
+        "reward_attribute": metric,
         "reward": mode,
         **({"minimize": True} if mode == "min" else {}),
     }
@@ -151,6 +157,19 @@ def _search(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: Path
     if settings.get("site"):
         search["site"] = settings["site"]
     return search
+
+
+def metric_of(settings: Tree) -> tuple[str, str]:
+    """The result that a search looks at, and whether its `max` or `min` is wanted."""
+    mode = settings.get("mode", "max")
+    if mode not in ("max", "min"):
+        raise UsageError(f"tune.mode is {mode!r}; it is max or min")
+    return todays_result(settings.get("metric", "env_runners/episode_return_mean")), mode
+
+
+def searcher_of(settings: Tree) -> Tree:
+    searcher = settings.get("searcher", "TpeSearcher")
+    return {"type": searcher} if isinstance(searcher, str) else dict(searcher)
 
 
 def _name(plan: Plan) -> str:

@@ -1,28 +1,48 @@
-"""`cli.mode: view`: a trained policy plays the evaluation's episodes; a GIF of them, and a table."""
+"""`cli.mode: view`: a trained policy plays the evaluation's episodes; a GIF of them, a table, and a run of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from operant._util.dotted import plain_flat
 from operant.errors import UsageError
-from operant.harness.tree import Plan, given, trusts
-from operant.training.playback import load_policy, record_episodes, write_gif
+from operant.harness.objects import made
+from operant.harness.tree import Plan, flag, given
+from operant.tracking import SummaryWriter
+from operant.training.playback import load_policy, write_gif
 
-Frames = list[np.ndarray[Any, Any]]
+MOST_FRAMES = 2000
+Frame = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Played:
+    """One episode."""
+
+    seed: int
+    total: float
+    length: int
 
 
 @dataclass(frozen=True)
 class Viewed:
     """What was played, and where it can be seen."""
 
+    run_id: str
     gif: Path
-    returns: tuple[float, ...]
+    table: Path
+    episodes: tuple[Played, ...]
     frames: int
+
+    @property
+    def returns(self) -> tuple[float, ...]:
+        return tuple(one.total for one in self.episodes)
 
 
 def view(plan: Plan, root: str | Path | None = None) -> Viewed:
@@ -32,63 +52,87 @@ def view(plan: Plan, root: str | Path | None = None) -> Viewed:
         raise UsageError(
             "cli.mode is view: whose policy? algo.checkpoint_path is a run of ours, or a checkpoint of RLlib's"
         )
-    episodes = int(given(plan, "evaluation").get("evaluation_duration", 1))
-    seed, trust = int(given(plan, "debugging").get("seed", 0)), trusts(plan)
+    count, seed = int(given(plan, "evaluation").get("evaluation_duration", 1)), given(plan, "debugging").get("seed", 0)
     folder = Path(given(plan, "runtime").get("local_dir", "."))
-    folder.mkdir(parents=True, exist_ok=True)
-    if plan.library == "rllib":
-        frames, returns = _play_rllib(plan, str(target), episodes, seed, trust)
-    else:
-        policy = load_policy(str(target), root, trust=trust)
-        frames = record_episodes(policy, episodes, seed)
-        returns = policy.returns
+    play = _rllibs(plan, str(target)) if plan.library == "rllib" else _own(plan, str(target), root)
+    frames: list[Frame] = []
+    played = tuple(_play(play, int(seed) + number, frames) for number in range(count))
     write_gif(frames, folder / "view.gif")
-    return Viewed(folder / "view.gif", tuple(returns), len(frames))
+    _write_table(played, folder / "view.csv")
+    name = given(plan, "runtime").get("name") or "view"
+    with SummaryWriter(str(name), config=plain_flat(plan.tree), root=root, tags=["harness", "view"]) as writer:
+        writer.add_video("view", folder / "view.gif", 0)
+        writer.add_file(folder / "view.csv")
+        for number, one in enumerate(played):
+            writer.add_scalars({"view/return": one.total, "view/length": one.length}, number)
+        return Viewed(writer.run_id, folder / "view.gif", folder / "view.csv", played, len(frames))
 
 
-def _play_rllib(plan: Plan, target: str, episodes: int, seed: int, trust: bool) -> tuple[Frames, list[float]]:
-    from operant.envs.making import environment_maker
-    from operant.harness.rllib_checkpoints import find_checkpoint
+Episode = Callable[[int], Iterator[tuple[Frame, float]]]
+"""Plays from a seed: frames, each with the reward of the step that led to it."""
 
-    act = _greedy(find_checkpoint(target, trust=trust))
-    environment = given(plan, "environment")
-    arguments = dict(environment.get("env_config") or {}) | dict(
-        (given(plan, "evaluation").get("evaluation_config") or {}).get("env_config") or {}
-    )
-    env = environment_maker(environment["env"])(render_mode="rgb_array", **arguments)
-    frames: Frames = []
-    returns: list[float] = []
-    for number in range(episodes):
-        obs, _ = env.reset(seed=seed + number)
-        frames.append(env.render())
-        total, over = 0.0, False
+
+def _play(episode: Episode, seed: int, frames: list[Frame]) -> Played:
+    total, length = 0.0, -1  # the first frame is before the first step
+    for frame, reward in episode(seed):
+        total, length = total + reward, length + 1
+        if len(frames) < MOST_FRAMES:
+            frames.append(frame)
+    return Played(seed, total, length)
+
+
+def _write_table(played: tuple[Played, ...], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["episode", "seed", "return", "length"])
+        rows.writerows([number, one.seed, one.total, one.length] for number, one in enumerate(played))
+
+
+def _own(plan: Plan, target: str, root: str | Path | None) -> Episode:
+    policy = load_policy(target, root, trust=flag(plan, "algo", "trust"))
+
+    def episode(seed: int) -> Iterator[tuple[Frame, float]]:
+        obs, over = policy.env.reset(seed), False
+        yield policy.env.render_frame(), 0.0
         while not over:
-            obs, reward, terminated, truncated, _ = env.step(act(obs, env.action_space))
-            frames.append(env.render())
-            total, over = total + float(reward), terminated or truncated
-        returns.append(total)
-    env.close()
-    return frames, returns
+            step = policy.play(obs)
+            obs, over = step.obs, bool(step.episodes)
+            yield policy.env.render_frame(), float(step.reward[0])
+
+    return episode
 
 
-def _greedy(checkpoint: Path) -> Callable[[Any, Any], Any]:
-    """What the saved module does without exploring, one observation at a time."""
-    import torch
-    from ray.rllib.core.columns import Columns
-    from ray.rllib.core.rl_module.rl_module import RLModule
-    from ray.rllib.utils.spaces.space_utils import unsquash_action
+def _rllibs(plan: Plan, target: str) -> Episode:
+    from operant.envs.making import environment_maker
+    from operant.harness.rllib_checkpoints import find_checkpoint, greedy
 
-    module = RLModule.from_checkpoint(str(checkpoint / "learner_group" / "learner" / "rl_module" / "default_policy"))
+    act = greedy(find_checkpoint(target, trust=flag(plan, "algo", "trust")))
+    environment, judged = given(plan, "environment"), given(plan, "evaluation").get("evaluation_config") or {}
+    arguments = {**(environment.get("env_config") or {}), **(judged.get("env_config") or {})}
+    env = environment_maker(environment["env"])(render_mode="rgb_array", **made(arguments, "environment.env_config"))
+    if hasattr(env, "possible_agents"):
+        return lambda seed: _agents(plan, env, act, seed)
 
-    def act(obs: Any, space: Any) -> Any:
-        with torch.no_grad():
-            out = module.forward_inference({Columns.OBS: torch.as_tensor(np.asarray(obs, np.float32)[None])})
-        if Columns.ACTIONS in out:
-            action = out[Columns.ACTIONS]
-        else:
-            kind = module.get_inference_action_dist_cls()
-            action = kind.from_logits(out[Columns.ACTION_DIST_INPUTS]).to_deterministic().sample()
-        chosen = action[0].numpy()
-        return int(chosen) if chosen.ndim == 0 else unsquash_action(chosen, space)  # type: ignore[no-untyped-call]
+    def episode(seed: int) -> Iterator[tuple[Frame, float]]:
+        obs, _ = env.reset(seed=seed)
+        yield env.render(), 0.0
+        over = False
+        while not over:
+            obs, reward, terminated, truncated, _ = env.step(act(obs, env.action_space, "default_policy"))
+            over = terminated or truncated
+            yield env.render(), float(reward)
 
-    return act
+    return episode
+
+
+def _agents(plan: Plan, env: Any, act: Callable[[Any, Any, str], Any], seed: int) -> Iterator[tuple[Frame, float]]:
+    """All agents of a parallel environment; the reward is that of all together."""
+    from operant.harness.rllib import policy_mapping
+
+    policy_of = policy_mapping(given(plan, "multi_agent").get("policy_mapping_fn", "default_policy"))
+    obs: Mapping[str, Any] = env.reset(seed=seed)[0]
+    yield env.render(), 0.0
+    while env.agents:
+        actions = {agent: act(seen, env.action_space(agent), policy_of(agent, None)) for agent, seen in obs.items()}
+        obs, rewards, *_ = env.step(actions)
+        yield env.render(), float(sum(rewards.values()))

@@ -46,6 +46,14 @@ OPTIONS = {
 }
 """Dotted options of the harness's tree -> today's."""
 
+DEFAULTS: Mapping[str, Any] = {
+    "rollouts.num_env_runners": 0,
+    "rollouts.num_envs_per_env_runner": 1,
+    "evaluation.evaluation_num_env_runners": 0,
+    "evaluation.evaluation_parallel_to_training": False,
+}
+"""What the package's own tree says of these: whoever says something else by an older name means that."""
+
 GONE: Mapping[str, tuple[Any, ...]] = {
     "environment.env_task_fn": (None,),
     "environment.render_env": (None, False),
@@ -63,34 +71,67 @@ GONE: Mapping[str, tuple[Any, ...]] = {
 }
 """Options that are no more -> the values that ask for what happens anyway."""
 
-RESULTS = {
+_TRAINED = "learners/__all_modules__/num_env_steps_trained"
+_AGENT_STEPS = "env_runners/num_agent_steps_sampled_lifetime/default_agent"
+_COUNTS = {
+    "num_env_steps_sampled": "num_env_steps_sampled_lifetime",
+    "num_env_steps_trained": f"{_TRAINED}_lifetime",
+    "num_agent_steps_sampled": _AGENT_STEPS,
+    "num_agent_steps_trained": "learners/__all_modules__/num_module_steps_trained_lifetime",
+}
+_EPISODES = {
     **{f"episode_reward_{one}": f"env_runners/episode_return_{one}" for one in ("mean", "min", "max")},
     "episode_len_mean": "env_runners/episode_len_mean",
     "episodes_this_iter": "env_runners/num_episodes",
+}
+_TIMES = {
+    "sampler_perf/mean_raw_obs_processing_ms": "env_runners/env_to_module_connector/connector_pipeline_timer",
+    "sampler_perf/mean_inference_ms": "env_runners/rlmodule_inference_timer",
+    "sampler_perf/mean_action_processing_ms": "env_runners/module_to_env_connector/connector_pipeline_timer",
+    "sampler_perf/mean_env_wait_ms": "env_runners/env_step_timer",
+}
+RESULTS = {
+    **_EPISODES,
+    **_COUNTS,
+    **_TIMES,
+    **{f"sampler_results/{old}": new for old, new in (_EPISODES | _TIMES).items()},
+    **{f"{group}/{old}": new for group in ("info", "counters") for old, new in _COUNTS.items()},
+    **{f"evaluation/{old}": f"evaluation/{new}" for old, new in _EPISODES.items()},
     "episodes_total": "env_runners/num_episodes_lifetime",
     "timesteps_total": "num_env_steps_sampled_lifetime",
-    "num_env_steps_sampled": "num_env_steps_sampled_lifetime",
+    "agent_timesteps_total": _AGENT_STEPS,
     "num_env_steps_sampled_this_iter": "env_runners/num_env_steps_sampled",
-    "num_env_steps_trained": "learners/__all_modules__/num_env_steps_trained_lifetime",
-    "num_env_steps_trained_this_iter": "learners/__all_modules__/num_env_steps_trained",
-    "num_steps_trained_this_iter": "learners/__all_modules__/num_env_steps_trained",
-    **{f"sampler_results/episode_reward_{one}": f"env_runners/episode_return_{one}" for one in ("mean", "min", "max")},
-    "sampler_results/episode_len_mean": "env_runners/episode_len_mean",
-    "sampler_results/episodes_this_iter": "env_runners/num_episodes",
-    "info/num_env_steps_sampled": "num_env_steps_sampled_lifetime",
-    "info/num_env_steps_trained": "learners/__all_modules__/num_env_steps_trained_lifetime",
-    "counters/num_env_steps_sampled": "num_env_steps_sampled_lifetime",
-    "counters/num_env_steps_trained": "learners/__all_modules__/num_env_steps_trained_lifetime",
-    "sampler_perf/mean_inference_ms": "env_runners/rlmodule_inference_timer",
-    "sampler_perf/mean_env_wait_ms": "env_runners/env_step_timer",
+    "num_env_steps_trained_this_iter": _TRAINED,
+    "num_steps_trained_this_iter": _TRAINED,
+    "num_healthy_workers": "fault_tolerance/num_healthy_workers",
+    "num_remote_worker_restarts": "fault_tolerance/num_remote_worker_restarts",
+    "num_in_flight_async_reqs": "env_runner_group/actor_manager_num_outstanding_async_reqs",
     "timers/training_iteration_time_ms": "timers/training_iteration",
-    **{
-        f"evaluation/episode_reward_{one}": f"evaluation/env_runners/episode_return_{one}"
-        for one in ("mean", "min", "max")
-    },
-    "evaluation/episode_len_mean": "evaluation/env_runners/episode_len_mean",
 }
-"""Names of results in earlier versions -> today's, which both libraries report."""
+"""Names of results in earlier versions -> today's. Times were milliseconds (`…_ms`) and are seconds."""
+
+_NO_NUMBER = "is no number that grows"
+_NO_MORE = "is measured no more"
+GONE_RESULTS = {
+    **dict.fromkeys(("trial_id", "experiment_id", "date", "hostname", "node_ip", "done", "pid"), _NO_NUMBER),
+    **dict.fromkeys(("num_faulty_episodes", "sampler_results/num_faulty_episodes"), _NO_MORE),
+    **dict.fromkeys(("timesteps_since_restore", "warmup_time"), _NO_MORE),
+    **{
+        f"{prefix}{name}": _NO_MORE
+        for prefix in ("", "sampler_results/")
+        for name in (
+            "sampler_perf/mean_env_render_ms",
+            *("connector_metrics/ObsPreprocessorConnector_ms", "connector_metrics/StateBufferConnector_ms"),
+            "connector_metrics/ViewRequirementAgentConnector_ms",
+        )
+    },
+    **{
+        f"{prefix}hist_stats/{name}": "is a list, recorded as a histogram where there is one"
+        for prefix in ("", "sampler_results/")
+        for name in ("episode_reward", "episode_lengths")
+    },
+}
+"""Names of results in earlier versions that have no counterpart -> why."""
 
 
 def todays_result(name: str) -> str:
@@ -98,6 +139,12 @@ def todays_result(name: str) -> str:
     stats = "info/learner/default_policy/learner_stats/"
     if name.startswith(stats):
         return f"learners/default_policy/{name.removeprefix(stats)}"
+    why = "is a setting and no result" if name.startswith("config/") else GONE_RESULTS.get(name)
+    if why is not None:
+        raise UsageError(
+            f"{name} {why}: no training could be judged by it; take env_runners/episode_return_mean, "
+            "num_env_steps_sampled_lifetime, training_iteration or time_total_s"
+        )
     return RESULTS.get(name, name)
 
 
@@ -105,15 +152,17 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
     """A tree in today's words, and a line for each that was another."""
     said: list[str] = []
     for old, new in OPTIONS.items():
-        found, value = take(tree, old)
-        if not found:
-            continue
+        _, value = take(tree, old)
         if value is None:
             continue
-        if lookup(tree, new) not in (None, {}, value) and old != "training.model":
-            raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {lookup(tree, new)!r}")
+        today = lookup(tree, new)
+        meant = today in (None, {}, value, DEFAULTS.get(new)) or new in ("model", "runtime.local_dir")
+        if not meant:
+            raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {today!r}")
         put(tree, new, value)
         said.append(f"{old} is called {new} today")
+    if not tree.get("run", True):
+        del tree["run"]
     for old, harmless in GONE.items():
         found, value = take(tree, old)
         if found and value not in harmless:
@@ -123,8 +172,13 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
     for name in list(conditions):
         today = todays_result(name)
         if today != name:
-            conditions[today] = conditions.pop(name)
-            said.append(f"the result {name} is called {today} today")
+            limit = conditions.pop(name)
+            if today in conditions:  # said by its name of today, over a default
+                said.append(f"stop_conditions.{name} gives way to {today}, which is the same")
+                continue
+            milliseconds = name.endswith("_ms") and isinstance(limit, (int, float))
+            conditions[today] = limit / 1000 if milliseconds else limit
+            said.append(f"the result {name} is called {today} today{', in seconds' if milliseconds else ''}")
     return tree, said
 
 

@@ -120,6 +120,7 @@ class ConfigScheduler:
         task = self._define(values)
         with self._slots:
             self._submit(task)
+            self._log_status()
             self._await(task)
         try:
             return self._result(task)
@@ -127,7 +128,10 @@ class ConfigScheduler:
             task.state = "abnormal"
             raise
         finally:
-            logger.info("tasks of %s:\n%s", self.project, self.status_table())
+            self._log_status()
+
+    def _log_status(self) -> None:
+        logger.info("tasks of %s:\n%s", self.project, self.status_table())
 
     def stop(self) -> None:
         """End all tasks that run; nothing is left behind."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import OperantError, UsageError
-from operant.hpo.config_tasks import ConfigScheduler, Task, plain_values
+from operant.hpo.config_tasks import ConfigScheduler, Task, logger, plain_values
 from operant.hpo.run_config import is_main_block
 from operant.sites._kube import Cluster, Object, pod_state, read_documents, state_of
 from operant.sites.cluster_jobs import SiteAwayError
@@ -23,6 +23,7 @@ from operant.sites.kubernetes import pod_spec, pod_templates
 
 _TRIES_SECONDS = 60.0
 _MISSING_SECONDS = 5.0
+_PULL_SECONDS = 300.0
 # What is put into the file before `if __name__ == "__main__":`; pods need not have Operant.
 _SET = """
 import json, os
@@ -73,6 +74,8 @@ class KubernetesScheduler(ConfigScheduler):
         self._texts: dict[int, str] = {}
         self._running: dict[int, float] = {}
         self._missing: dict[int, float] = {}
+        self._pulling: dict[int, float] = {}
+        self._told: dict[int, str] = {}
         self._followers: dict[int, threading.Thread] = {}
         self._objects.objects()  # whoever cannot be reached or refuses says so now
         for mirror in (self._objects, self._pods):
@@ -172,15 +175,30 @@ class KubernetesScheduler(ConfigScheduler):
             self._followers[task.id] = threading.Thread(target=self._follow_log, args=(task, names), daemon=True)
             self._followers[task.id].start()
         started = self._running.get(task.id)
+        stuck = self._why_stuck(task, told)
         if state == "good":
             self._ended(task, "success", {"code": 0})
         elif state == "bad":
             said = next((said for phase, said, _ in told if phase == "ended" and said), words)
             self._ended(task, "abnormal", {"error": said or "it failed"})
-        elif any(reason == "cannot_start" for _, _, reason in told):
-            self._ended(task, "abnormal", {"error": next(said for _, said, why in told if why == "cannot_start")})
+        elif stuck is not None:
+            self._ended(task, "abnormal", {"error": stuck})
         elif self.time_out is not None and started is not None and time.monotonic() - started > self.time_out:
             self._ended(task, "abnormal", {"reason": "time_limit"})
+
+    def _why_stuck(self, task: Task, told: Sequence[tuple[str, str, str | None]]) -> str | None:
+        """Why its pods will never run; while they only wait, that is logged."""
+        now, waits = time.monotonic(), next((said for phase, said, _ in told if phase == "waiting" and said), "")
+        if waits and self._told.get(task.id) != waits:
+            self._told[task.id] = waits
+            logger.warning("task %d of %s waits: %s", task.id, self.project, waits)
+        for _, said, reason in told:
+            if reason == "cannot_start":
+                return said
+            if reason == "cannot_pull":
+                return said if now - self._pulling.setdefault(task.id, now) > _PULL_SECONDS else None
+        self._pulling.pop(task.id, None)
+        return None
 
     def _ended(self, task: Task, state: str, info: Mapping[str, Any]) -> None:
         with self._lock:

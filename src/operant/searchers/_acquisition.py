@@ -107,12 +107,12 @@ class Maximiser:
         for i, levels in self._choices.items():
             points[:, i] = levels[np.abs(points[:, i, None] - levels).argmin(axis=1)]
         if self._layout.conditional:
-            return self._layout.encode_many([self._layout.decode(point) for point in points])
+            return self._layout.snap_many(points)
         return points
 
     def active(self, points: Array) -> Array:
         """Which arguments the configuration of each point has."""
-        return np.array([self._layout.active(self._layout.decode(point)) for point in points], dtype=bool)
+        return self._layout.active_many(points)
 
     def improve(
         self,

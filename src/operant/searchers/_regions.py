@@ -153,8 +153,9 @@ def two_means(features: Array) -> Array | None:
             return None
     centres, labels = start, np.zeros(len(features), dtype=bool)
     for _ in range(_ROUNDS):
-        distances = ((features[:, None, :] - centres) ** 2).sum(axis=2)
-        new = distances[:, 1] < distances[:, 0]
+        # Nearer to the second centre is what lies beyond the middle between the two.
+        direction = centres[1] - centres[0]
+        new = features @ direction > centres.mean(axis=0) @ direction
         if new.all() or not new.any():
             return None
         if np.array_equal(new, labels):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import one_of, positive, whole_number
+from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import CmaRun, default_population
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
@@ -65,6 +66,7 @@ class CmaEsSearcher(BaseSearcher):
         self._small_limit = 0.0
         self._run = self._start()
         self._worst = math.inf
+        self._steps = BranchSteps(self.space)
 
     def _start(self) -> CmaRun:
         rng = np.random.default_rng([self.seed, 0xCA, self._restarts])
@@ -82,6 +84,9 @@ class CmaEsSearcher(BaseSearcher):
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
             return None
+        step = self._steps.propose(self.rng(number))
+        if step is not None and self.is_new(step):
+            return Proposal(number, step)
         for draw in range(_DRAWS):
             asked, point = self._run.ask(seed=(self.seed, number, draw))
             config = self.space.decode(point)
@@ -91,6 +96,7 @@ class CmaEsSearcher(BaseSearcher):
         return None if fresh is None else Proposal(number, fresh)
 
     def _learn(self, trial: Trial) -> None:
+        self._steps.learn(trial)
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
         notes = trial.notes

@@ -11,6 +11,7 @@ import numpy as np
 
 from operant._util.checks import is_number, one_of, positive, whole_number
 from operant.errors import ConfigError
+from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import default_population
 from operant.searchers._extras import one_thread
 from operant.searchers._region_solvers import CmaSolver, GpSolver, RegionSolver, TurboSolver
@@ -101,6 +102,7 @@ class LamctsSearcher(BaseSearcher):
             _log.warning("enable_cuda: LamctsSearcher computes on the CPU; its models are too small for a GPU to help")
         self._history = TrialArrays(self.space)
         self._design = Design("lhs", self.space.dimensions, self.seed, self.ninits)
+        self._steps = BranchSteps(self.space)
         # The run (None before the first) of each ended trial, in the order of the history.
         self._run_of: list[int | None] = []
         self._worst = math.inf
@@ -122,6 +124,8 @@ class LamctsSearcher(BaseSearcher):
             config = self.space.decode(point)
             if self.is_new(config):
                 return Proposal(number, config)
+        elif (step := self._steps.propose(self.rng(number))) is not None and self.is_new(step):
+            return Proposal(number, step)
         else:
             with one_thread():
                 proposal = self._propose_inside(number)
@@ -258,6 +262,7 @@ class LamctsSearcher(BaseSearcher):
     def _learn(self, trial: Trial) -> None:
         known = len(self._history)
         self._history.add(trial)
+        self._steps.learn(trial)
         if len(self._history) == known:
             return
         if trial.state == "finished":

@@ -138,8 +138,8 @@ class TpeSearcher(BaseSearcher):
         points = self._kernels.draw(rng, centres[chosen], active[chosen], widths[chosen], blur)
         if key is not None and self._branches is not None:
             points[:, self._branches.choices] = self._history.points[rows[0], self._branches.choices]
-            configs = [self.space.decode(point) for point in points]
-            points, present = self.space.encode_many(configs), self._present(configs)
+            points = self.space.layout.snap_many(points)
+            present = self.space.layout.active_many(points)
             inside = [found == key for found in self._branches.keys(points, present)]
             points, present = points[inside], present[inside]
             if not len(points):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import one_of, whole_number
+from operant.searchers._branches import BranchSteps
 from operant.searchers._extras import one_thread
 from operant.searchers._trust_region import TrustRegion
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
@@ -53,6 +54,7 @@ class TurboSearcher(BaseSearcher):
         self._number = 0
         self._region = TrustRegion(self.space, self.most_points)
         self._asked: Counter[int] = Counter()
+        self._steps = BranchSteps(self.space)
         # The newest proposal's run and fit, by which a restored region makes the same model.
         self._newest: dict[str, Any] = {}
 
@@ -66,6 +68,9 @@ class TurboSearcher(BaseSearcher):
             centre = number == 0 and self.start == "centre"
             design = self._design.point(self._number * self.n_initial_points + place)
             points = np.full((1, self.space.dimensions), 0.5) if centre else design[None]
+        elif (step := self._steps.propose(self.rng(number))) is not None and self.is_new(step):
+            # Not a step of the region, which takes it over as one of the points that it began with.
+            return Proposal(number, step, notes=notes | {"first": True})
         else:
             waiting = [trial for trial in self.pending if (trial.notes or {}).get("run") == self._number]
             if self._newest.get("run") == self._number:
@@ -88,6 +93,7 @@ class TurboSearcher(BaseSearcher):
                 self._newest = proposal.notes
 
     def _learn(self, trial: Trial) -> None:
+        self._steps.learn(trial)
         notes = trial.notes
         if notes is None or notes["run"] != self._number:
             return

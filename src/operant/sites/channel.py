@@ -1,6 +1,6 @@
 """A job's way to its folder where none is shared: a small server of the controller's, which writes the same files.
 
-Every request but the one for the wrapper's own text carries the token of one attempt, and reaches only its job:
+Every request but the one for the wrapper's own text carries what only one attempt was told, and reaches only its job:
 
     GET  /wrapper.py
     GET  /JOB/ATTEMPT/spec, /bundle (a tar of its work folder, and of its checkpoints where it was begun before), /order
@@ -16,6 +16,7 @@ import json
 import os
 import re
 import resource
+import secrets
 import socket
 import sys
 import tarfile
@@ -53,7 +54,6 @@ _MOST_TEXT = 1 << 20
 _CHUNK = 1 << 20
 _MOST_CONNECTIONS = 256
 _MOST_OF_A_JOB = 8
-_MOST_PASSED_OVER = 8 << 20
 _HEAD_SECONDS = 10.0
 _LONGEST_HEAD = 1 << 16
 
@@ -71,7 +71,8 @@ class ChannelServer:
         host, _, port = (address or before.get("address") or socket.gethostname()).partition(":")
         if not port and before.get("address", "").partition(":")[0] == host:
             port = before["address"].partition(":")[2]
-        handler = type("Handler", (_Handler,), {"folder": folder})
+        self._key = _key(folder / "site" / "channel.key")
+        handler = type("Handler", (_Handler,), {"folder": folder, "key": self._key})
         try:
             self._server = _Server((host, int(port or 0)), handler)
         except (OSError, ValueError, OverflowError) as error:
@@ -88,13 +89,31 @@ class ChannelServer:
         return {
             "OPERANT_CHANNEL": f"http://{self.address}",
             "OPERANT_CHANNEL_JOB": f"{job_id}/{attempt}",
-            "OPERANT_CHANNEL_TOKEN": token,
+            "OPERANT_CHANNEL_TOKEN": channel_token(self._key, token),
         }
 
     def close(self) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def _key(path: Path) -> bytes:
+    """What a search's channel is opened by, the same after a resume; nobody but its owner can read it."""
+    if not path.exists():
+        staged = path.with_name(f".{path.name}")
+        staged.unlink(missing_ok=True)
+        with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(secrets.token_bytes(32))
+            stream.flush()
+            os.fsync(stream.fileno())
+        staged.replace(path)
+    return path.read_bytes()
+
+
+def channel_token(key: bytes, token: str) -> str:
+    """What an attempt shows. Its token alone opens nothing: the journal and the claim have it, for all to read."""
+    return hmac.new(key, token.encode(), "sha256").hexdigest()
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -172,6 +191,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 120.0
     folder: Path
+    key: bytes
     server: _Server
 
     def handle_one_request(self) -> None:
@@ -219,7 +239,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.spec = wrapper.read_json(str(self.job / f"spec-{self.attempt}.json"))
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         token = str(self.spec.get("token") or "")  # none: there is no such attempt, and nothing opens it
-        if found[1].strip(".") == "" or not token or not hmac.compare_digest(given.encode(), token.encode()):
+        word = channel_token(self.key, token)
+        if found[1].strip(".") == "" or not token or not hmac.compare_digest(given.encode(), word.encode()):
             self.close_connection = True
             self._answer(403, b"this is the token of no such job")
             return
@@ -323,19 +344,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._receive(target, descriptor, length)
             return size + length
         os.close(descriptor)  # it came twice, or something before it did not come: go on from what is there
-        self._pass_over(length)
-        return size
-
-    def _pass_over(self, length: int) -> None:
-        """Read a body that is not needed: whoever sends to a closed connection never reads the answer."""
-        if length > _MOST_PASSED_OVER:
-            self.close_connection = True
-            return
-        while length:
-            data = self.rfile.read(min(length, _CHUNK))
-            if not data:
-                raise OSError("it was cut off")
+        while length and (data := self.rfile.read(min(length, _CHUNK))):  # else who still sends would not hear that
             length -= len(data)
+        return size
 
     def _target(self, path: str) -> Path:
         parts = Path(path).parts

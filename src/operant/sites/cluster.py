@@ -173,10 +173,11 @@ class ClusterSite:
             job_id, number = parse_token(token)
             folder = self.folder / "jobs" / job_id
             record = cluster_jobs.exit_of(folder, token)
+            claimed = wrapper.read_json(str(folder / f"claim-{number}"))
             place = batches.get(token)
             word = None if words is None or place is None else words.get(place[:2])
             if record is not None and not cluster_jobs.by_site(record):
-                found[token] = Found("ended", record)
+                found[token] = Found("ended", {**record, "node": cluster_jobs.node_of(claimed)})
                 self._ended_ids += [word.id] if word is not None else []
                 continue
             # Whoever was never launched, or is nowhere to be seen, cannot begin once the attempt is claimed here.
@@ -188,9 +189,8 @@ class ClusterSite:
             attempt.word, attempt.id, attempt.restarts = word, "" if word is None else word.id, restart // 1000
             with self._lock:
                 self._open[token] = attempt
-            claimed = wrapper.read_json(str(folder / f"claim-{number}"))
             attempt.started = bool(claimed)
-            found[token] = Found("running", {"waiting": not claimed, "node": claimed.get("host")})
+            found[token] = Found("running", {"waiting": not claimed, "node": cluster_jobs.node_of(claimed)})
         return found
 
     def close(self) -> None:
@@ -338,8 +338,8 @@ class ClusterSite:
         attempt.held, attempt.gone_since, attempt.missed = None, None, 0
         if not attempt.started:
             attempt.started = True
-            holder = wrapper.read_json(str(attempt.folder / f"claim-{attempt.number}"))
-            self._tell_place(attempt, node=str(holder.get("host", "")))
+            claimed = wrapper.read_json(str(attempt.folder / f"claim-{attempt.number}"))
+            self._tell_place(attempt, node=cluster_jobs.node_of(claimed))
             self._tell(attempt, "started", {"wall": time.time()})
 
     def _note_end(self, attempt: Attempt) -> bool:

@@ -164,6 +164,11 @@ def claim_never(folder: Path, token: str) -> bool:
     return bool(wrapper.read_json(str(folder / f"claim-{number}")).get("token") == never)
 
 
+def node_of(claimed: Mapping[str, Any]) -> str:
+    """The machine of whoever claimed an attempt, as its site calls it where that is known."""
+    return str(claimed.get("node") or claimed.get("host") or "")
+
+
 def by_site(record: Mapping[str, Any]) -> bool:
     """Whether an end may not be the last word: by SIGTERM, which a site sends to all processes of a job that it
     preempts or whose time is over, to the program sometimes a moment before its wrapper."""

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from operant._util.files import write_file
 from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
 from operant.sites import wrapper
-from operant.sites.base import SITES, Submission
+from operant.sites.base import SITES, Event, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 from operant.tracking.identity import is_alive
@@ -106,6 +106,8 @@ class ContainerSite(ClusterSite):
         self.cpus = cpus
         self.pull_wait = parse_duration(pull_wait, ("pull_wait",), bare_unit="s") or 0.0
         self._pulling_since: float | None = None
+        if (self._engine or _first_engine()) == "apptainer":
+            self._apptainer_options()
         self.prefix = f"operant-{folder.name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
     @staticmethod
@@ -119,6 +121,10 @@ class ContainerSite(ClusterSite):
         if found is None:
             raise SiteRefusedError(f"there is none of {', '.join(ENGINES)} on this machine")
         return found
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        _ = self.engine  # none is told before anything is submitted
+        super().start(emit)
 
     # -- the three verbs ------------------------------------------------------------------------------------------
 
@@ -136,7 +142,7 @@ class ContainerSite(ClusterSite):
                 argv = [self.engine, "run", "--detach", f"--name={name}", f"--env-file={env_file}"]
                 argv += [f"--label=operant.search={self.prefix}", f"--entrypoint={self.python}", *self._options(job)]
                 self.run([*argv, self.image, *inside], taken=name)
-            env_file.unlink()
+                env_file.unlink()
         return names
 
     def look(self) -> list[SiteJob]:
@@ -159,7 +165,8 @@ class ContainerSite(ClusterSite):
         if self.engine == "apptainer":
             for name in ids:
                 _signal(self.place / f"{name}.pid", signal.SIGKILL)
-                (self.place / f"{name}.pid").unlink(missing_ok=True)
+                for kind in ("pid", "env"):
+                    (self.place / f"{name}.{kind}").unlink(missing_ok=True)
             return
         forced = [self.engine, "rm", "--force", *(["--ignore", "--time=0"] if self.engine == "podman" else [])]
         for pause in (0.1, 0.3, 1.0, 0.0):  # one that is just ending cannot be removed at that moment
@@ -238,7 +245,7 @@ class ContainerSite(ClusterSite):
             return
         argv = ["apptainer", "exec", f"--env-file={env_file}"]
         argv += [] if self.by_http else [f"--pwd={job.work}", f"--bind={self.folder}:{self.folder}"]
-        argv += [f"--bind={one}" for one in self.volumes] + (["--nv"] if self.gpus else []) + self.flags
+        argv += self._apptainer_options()
         # By a shell that leaves at once: the container belongs to nobody, and goes on when this process ends.
         log = str(self.place / f"{name}.log")
         detach = ["sh", "-c", 'log=$1; shift; setsid "$@" >>"$log" 2>&1 </dev/null & echo $!', "sh", log]
@@ -246,6 +253,19 @@ class ContainerSite(ClusterSite):
         done = subprocess.run([*detach, *inside], stdout=subprocess.PIPE, text=True, check=True)
         holder = {**wrapper.identity(int(done.stdout)), "batch": batch.name, "name": name}
         write_file(pid_file, json.dumps(holder))
+
+    def _apptainer_options(self) -> list[str]:
+        for key, value in (("runtime", self.runtime), ("ulimits", self.ulimits)):
+            if value:
+                raise ConfigError(f"apptainer has no `{key}`: leave it out", (key,))
+        if self.user not in (None, "me", "root"):
+            raise ConfigError(f"apptainer runs as `me` or `root`, not as {self.user!r}", ("user",))
+        given = {"memory": self.memory, "cpus": self.cpus, "network": self.network}
+        options = [f"--bind={one}" for one in self.volumes]
+        options += [f"--{key}={value}" for key, value in given.items() if value is not None]
+        options += ["--net"] if self.network is not None else []
+        options += ["--fakeroot"] if self.user == "root" else []
+        return [*options, *(["--nv"] if self.gpus else []), *self.flags]
 
     def _look_at_processes(self) -> list[SiteJob]:
         found = []

@@ -28,6 +28,7 @@ _JOB: Object = {
 }
 _SECRET: Object = {"apiVersion": "v1", "kind": "Secret"}
 _FIELDS = ("apiVersion", "kind", "metadata", "spec", "data", "binaryData", "stringData", "type")
+_NODE: Object = {"name": "OPERANT_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 _DONE_SECONDS = 3600
 
 
@@ -223,8 +224,10 @@ class KubernetesSite(ClusterSite):
             manifest["spec"] |= {"entrypoint": shlex.join([*restart, *command]), "shutdownAfterJobFinishes": True}
         else:
             container["command"], container["args"] = command[:1], command[1:]
-            kept = [one for one in container.get("env") or () if one.get("name") != "OPERANT_RESTART"]
-            container["env"] = [*kept, {"name": "OPERANT_RESTART", "value": str(batch.restart)}]
+            ours = [{"name": "OPERANT_RESTART", "value": str(batch.restart)}, _NODE]
+            names = [one["name"] for one in ours]
+            kept = [one for one in container.get("env") or () if one.get("name") not in names]
+            container["env"] = [*kept, *ours]
         limits = job.limits
         memory = memory_for(job, self.memory)
         if memory is not None:

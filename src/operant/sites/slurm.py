@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -10,14 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from operant._util.checks import is_whole, positive, whole_number
 from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
-from operant.sites.base import SITES, Submission
+from operant.sites.base import SITES, Event, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 
@@ -38,6 +39,9 @@ _REASONS = {
     "TIMEOUT": "time_limit", "DEADLINE": "time_limit", "PREEMPTED": "preempted", "REVOKED": "preempted",
     "NODE_FAIL": "node_failed", "BOOT_FAIL": "node_failed", "OUT_OF_MEMORY": "memory_limit", "CANCELLED": "cancelled",
 }  # fmt: skip
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+# What it says of settings that it would never take. Nodes that are down are no such thing: jobs wait for them.
+_INVALID = re.compile(r"invalid|unrecogni[sz]ed|ambiguous|requires an argument|unexpected", re.IGNORECASE)
 # Options of srun that stand alone; every other one without `=` has its value in the next word.
 SRUN_FLAGS = frozenset((
     "-l", "-u", "-v", "-vv", "-Q", "-K", "-O", "-o0", "-s", "-b", "-H", "-E", "-Z", "--label", "--unbuffered",
@@ -153,6 +157,18 @@ class SlurmSite(ClusterSite):
             return f"Slurm's controller has not answered for {ANSWER_SECONDS:g} s"
         return asked.stderr.strip() or None if asked.returncode else None
 
+    def start(self, emit: Callable[[Event], None]) -> None:
+        options = self._options(Submission("", "", 1, [], self.folder, self.folder))
+        with contextlib.suppress(SiteAwayError):  # that passes
+            try:
+                self.run(["sbatch", "--test-only", *options], "#!/bin/sh\n")
+            except SiteRefusedError as error:
+                if shutil.which("sbatch") is None:
+                    raise
+                if _INVALID.search(str(error)):
+                    raise ConfigError(f"Slurm refuses such jobs: {error}", ("site",)) from None
+        super().start(emit)
+
     # -- the three verbs ------------------------------------------------------------------------------------------
 
     def launch(self, batch: Batch) -> list[str]:
@@ -169,8 +185,8 @@ class SlurmSite(ClusterSite):
 
     def look(self) -> list[SiteJob]:
         # `-r` gives each element of an array a line, `-t all` also what has ended in the last minutes.
-        lines = self.run(["squeue", "--me", "-h", "-r", "-t", "all", "-o", "%j|%K|%i|%T|%N|%r"]).splitlines()
-        words = [self._word(*line.split("|", 5)) for line in lines if line.startswith(f"{self.prefix}-")]
+        lines = self.run(["squeue", "--me", "-h", "-r", "-t", "all", "-o", "%j|%K|%i|%T|%N|%S|%r"]).splitlines()
+        words = [self._word(*line.split("|", 6)) for line in lines if line.startswith(f"{self.prefix}-")]
         with self._lock:
             missed = {(one.batch, one.index) for one in self._open.values() if one.launched and one.missed}
         missed -= {(one.batch, one.index) for one in words}
@@ -197,7 +213,8 @@ class SlurmSite(ClusterSite):
             raise SiteRefusedError(f"there is no `{argv[0]}` on this machine") from None
         if done.returncode == 0:
             return done.stdout
-        said = done.stderr.strip().rpartition("\n")[2] or f"{argv[0]} ended with code {done.returncode}"
+        lines = [one for one in done.stderr.strip().splitlines() if not one.startswith("Try ")]
+        said = lines[-1] if lines else f"{argv[0]} ended with code {done.returncode}"
         if argv[0] == "squeue" or _AWAY.search(done.stderr):
             raise SiteAwayError(said)
         if forgiving:
@@ -250,8 +267,11 @@ class SlurmSite(ClusterSite):
             return ""
         return f"; its log says: {lines[-1][:300]}" if lines else ""
 
-    def _word(self, name: str, index: str, job: str, state: str, node: str, why: str) -> SiteJob:
+    def _word(self, name: str, index: str, job: str, state: str, node: str, start: str, why: str) -> SiteJob:
         said = {"None": "", "": ""}.get(why, f" ({why})")
+        if state == "PENDING" and _TIME.fullmatch(start):
+            # To ten minutes: what the backfill plans changes all the time.
+            said += f", to start about {start[:-4].replace('T', ' ')}0"
         where = f" on {node}" if node else ""
         key = state.partition(" ")[0]  # `CANCELLED by 1000` of sacct
         found = _STATES.get(key, "ended")
@@ -284,7 +304,7 @@ class SlurmSite(ClusterSite):
         for line in lines:
             name, job, state, node, code = line.split("|", 4)
             index = job.partition("_")[2] or "0"
-            word = self._word(name, index, job, state, node, f"exit code {code}")
+            word = self._word(name, index, job, state, node, "", f"exit code {code}")
             found.append(word)
         return found
 

@@ -170,7 +170,9 @@ def identity(pid: int) -> dict[str, object]:
         boot = boot_id()
     except OSError:
         ticks, boot = 0, ""
-    return {"pid": pid, "ticks": ticks, "boot": boot, "host": socket.gethostname()}
+    found = {"pid": pid, "ticks": ticks, "boot": boot, "host": socket.gethostname()}
+    node = os.environ.get("OPERANT_NODE") or os.environ.get("SLURMD_NODENAME")  # what the site calls this machine
+    return dict(found, node=node) if node else found
 
 
 @functools.lru_cache(maxsize=1)

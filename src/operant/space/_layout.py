@@ -112,13 +112,27 @@ class Layout:
         return points
 
     def snap_many(self, points: np.ndarray) -> np.ndarray:
-        """Each point moved to the one that its configuration has; for spaces without conditions."""
+        """Each point moved to the one that its configuration has."""
         columns = [argument.leaf.snap_many(points[:, i]) for i, argument in enumerate(self.arguments)]
-        return np.stack(columns, axis=1)
+        snapped = np.stack(columns, axis=1)
+        if self.conditional:
+            snapped[~self.active_many(snapped)] = 0.5
+        return snapped
 
     def active(self, config: Mapping[str, Any]) -> np.ndarray:
         """Which arguments the configuration really has."""
         return np.array([a.when is None or a.when.holds(config) for a in self.arguments], dtype=bool)
+
+    def active_many(self, points: np.ndarray) -> np.ndarray:
+        """Which arguments the configuration of each point has; conditions are looked at once for equal answers."""
+        if not self.conditional or not len(points):
+            return np.ones(points.shape, dtype=bool)
+        asked = sorted({self._by_name[test.name] for a in self.arguments if a.when for test in a.when.tests})
+        seen = np.stack([self.arguments[i].leaf.snap_many(points[:, i]) for i in asked], axis=1)
+        _, first, which = np.unique(seen, axis=0, return_index=True, return_inverse=True)
+        answers = np.array([self.active(self.decode(points[row])) for row in first])
+        found: np.ndarray = answers[which.reshape(-1)]
+        return found
 
     def contains(self, config: Mapping[str, Any]) -> bool:
         expected: set[str] = set()

@@ -185,12 +185,12 @@ class Collector:
             left -= kept[-1]["terminated"] | kept[-1]["truncated"]
         return split_episodes(kept, quota)
 
-    def candidate_returns(self, candidates: Array) -> Array:
-        """The return of one episode of each candidate; an environment whose episode has ended takes the next one."""
+    def candidate_returns(self, candidates: Array) -> tuple[Array, Array]:
+        """Return and length of one episode of each candidate; an environment whose episode has ended takes the next."""
         if self.env_step:
             self.reset()
         rows, count = self.env.num_envs, len(candidates)
-        returns = np.zeros(count)
+        returns, lengths = np.zeros(count), np.zeros(count, np.int64)
         playing = np.arange(rows)  # beyond the last candidate: the environment has nothing to do any more
         upcoming, left = rows, count
         make_actor = cast(PopulationAlgorithm, self.policy).candidate_actor
@@ -201,9 +201,10 @@ class Collector:
             if step.episodes is None:
                 return
             act = None
-            for row, value in zip(step.episodes.env, step.episodes.returns, strict=True):
+            ended = step.episodes
+            for row, value, length in zip(ended.env, ended.returns, ended.lengths, strict=True):
                 if playing[row] < count:
-                    returns[playing[row]] = value
+                    returns[playing[row]], lengths[playing[row]] = value, length
                     left -= 1
                 playing[row] = upcoming
                 upcoming += 1
@@ -211,7 +212,7 @@ class Collector:
         while left:
             act = act or make_actor(candidates[np.minimum(playing, count - 1)])
             self.run(1, keep, act=act)
-        return returns
+        return returns, lengths
 
     def each_step(self, consume: Callable[[dict[str, Any]], None]) -> Keep:
         """What `run` takes to hand on each step as a dict of arrays [N, …]."""

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from operant.errors import UsageError
+from operant.plotting.charts import SERIES, Axis, Band, Chart, Line, Mark, Points
 from operant.status import Status
 from operant.tracking import Run
 from operant.tracking.reading.index import Index, RunRow
-from operant.training.statistics import Array, interval
+from operant.training.statistics import Array, improvement, interval, profile
 
 TAG = "evaluation/return"
-_PLACES = 40
+_PLACES, _MARKS = 40, 101
 _LARGEST = 1e100  # sums and squares of what is larger are none
 
 Range = tuple[float, float]
@@ -72,7 +73,28 @@ def read_groups(root: Path, wanted: Mapping[str, Sequence[str]]) -> list[Group]:
     Only finished trainings count. Where one was made twice with the same seed, the newest counts.
     """
     rows = [row for row in Index(root).rows() if row.status == Status.FINISHED and TAG in row.last]
-    groups = [_group(root, name, patterns, rows) for name, patterns in wanted.items()]
+    groups = []
+    for name, patterns in wanted.items():
+        matching = [row for row in rows if any(_matches(row, pattern) for pattern in patterns)]
+        if not matching:
+            called = " or ".join(patterns)
+            raise UsageError(f"no finished training in {root} is called {called}; `operant runs` lists them")
+        groups.append(_group(root, name, matching))
+    return _alike(groups)
+
+
+def group_by_name(root: Path, rows: Sequence[RunRow]) -> list[Group]:
+    """Runs as groups of the same name, in which the seeds are told apart by its end."""
+    named: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if row.status == Status.FINISHED and TAG in row.last:
+            named.setdefault(_without_seed(row.name), []).append(row)
+    if not named:
+        raise UsageError("none of these runs is a finished training with evaluations")
+    return _alike([_group(root, name, named[name]) for name in sorted(named)])
+
+
+def _alike(groups: list[Group]) -> list[Group]:
     first = groups[0]
     for other in groups[1:]:
         if other.tasks.keys() != first.tasks.keys():
@@ -83,13 +105,10 @@ def read_groups(root: Path, wanted: Mapping[str, Sequence[str]]) -> list[Group]:
     return groups
 
 
-def _group(root: Path, name: str, patterns: Sequence[str], rows: Sequence[RunRow]) -> Group:
+def _group(root: Path, name: str, rows: Sequence[RunRow]) -> Group:
     newest: dict[tuple[str, Any], RunRow] = {}
     for row in sorted(rows, key=lambda row: row.started or 0.0):
-        if any(_matches(row, pattern) for pattern in patterns):
-            newest[_task(row), row.params.get("seed")] = row
-    if not newest:
-        raise UsageError(f"no finished training in {root} is called {' or '.join(patterns)}; `operant runs` lists them")
+        newest[_task(row), row.params.get("seed", row.id)] = row
     tasks: dict[str, list[Curve]] = {}
     for (task, _), row in sorted(newest.items(), key=lambda item: (item[0][0], item[1].id)):
         tasks.setdefault(task, []).append(_curve(Run.open(row.id, root)))
@@ -97,9 +116,12 @@ def _group(root: Path, name: str, patterns: Sequence[str], rows: Sequence[RunRow
 
 
 def _matches(row: RunRow, pattern: str) -> bool:
-    name, _, seed = row.name.rpartition("-seed")
-    whole = name if seed.isdigit() else row.name
-    return any(fnmatchcase(given, pattern) for given in (row.id, row.name, whole))
+    return any(fnmatchcase(given, pattern) for given in (row.id, row.name, _without_seed(row.name)))
+
+
+def _without_seed(name: str) -> str:
+    whole, _, seed = name.rpartition("-seed")
+    return whole if seed.isdigit() else name
 
 
 def _task(row: RunRow) -> str:
@@ -133,3 +155,50 @@ def score_ranges(groups: Sequence[Group], given: Mapping[str, Range], best: bool
         low, high = given.get(task, own)
         ranges[task] = (low, high if high > low else low + 1.0)
     return ranges
+
+
+def score_figures(groups: Sequence[Group], ranges: Mapping[str, Range], best: bool = False) -> list[dict[str, Any]]:
+    """Of each group its IQM, and how surely one of its runs is better than one of the first group's."""
+    first = groups[0].scores(ranges, best)
+    found = []
+    for group in groups:
+        scores = group.scores(ranges, best)
+        better = None if group is groups[0] else improvement(scores, first)
+        found.append({"group": group.name, "runs": group.runs, "iqm": interval(scores), "better": better})
+    return found
+
+
+def score_charts(groups: Sequence[Group], ranges: Mapping[str, Range], best: bool = False) -> list[Chart]:
+    """IQMs, performance profiles and how soon which score is reached."""
+    label = "return" if len(ranges) == 1 else "score"
+    every = [value for group in groups for task in group.scores(ranges, best) for value in task]
+    marks = np.linspace(min(every), max(every), _MARKS)
+    means: list[Mark] = []
+    profiles: list[Mark] = []
+    progress: list[Mark] = []
+    for place, group in enumerate(groups):
+        colour, name = SERIES[place % len(SERIES)], f"{group.name} ({group.runs} runs)"
+        scores = group.scores(ranges, best)
+        middle, low, high = interval(scores)
+        told = f"{group.name}: {middle:.4g} [{low:.4g}, {high:.4g}]"
+        means += [
+            Line([low, high], [place, place], colour, 4.0, 0.5, title=told),
+            Points([middle], [place], [colour], [told], size=5.0),
+        ]
+        share, least, most = profile(scores, marks.tolist())
+        profiles += [
+            Band(marks.tolist(), least.tolist(), most.tolist(), colour),
+            Line(marks.tolist(), share.tolist(), colour, 2.0, name=name, title=name, steps=True),
+        ]
+        steps, found = group.progress(ranges)
+        progress += [
+            Band(steps.tolist(), found[:, 1].tolist(), found[:, 2].tolist(), colour),
+            Line(steps.tolist(), found[:, 0].tolist(), colour, 2.0, name=name, title=name),
+        ]
+    names = tuple(group.name for group in groups)
+    remark = "bands and bars: 95 % bootstrap intervals, seeds drawn anew within each environment"
+    return [
+        Chart("Interquartile mean", Axis(label), Axis("", choices=names), means, remark=remark),
+        Chart("Performance profile", Axis(label), Axis("share of runs above it"), profiles, remark=remark),
+        Chart("Sample efficiency", Axis("step"), Axis(f"IQM of the {label}"), progress, remark=remark),
+    ]

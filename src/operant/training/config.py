@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
-from operant.errors import UsageError
+from operant.errors import UsageError, nearest
 from operant.models.devices import check_device_name
 from operant.models.settings import ModelSettings
 from operant.settings import fill, setting, to_mapping
+
+_ENGINES = ("local", "ray")
+_SCHEDULES = ("free", "lockstep")
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,17 @@ class TrainConfig:
     device: str = setting(
         "auto", "where networks live: cpu, cuda, cuda:1, mps; auto: a GPU for those that have no closed form on the CPU"
     )
+    workers: int = setting(
+        0, "processes that collect for this one, 0: it collects by itself; more: quicker where acting takes the time"
+    )
+    engine: str = setting("local", "who starts the workers: local, or ray, which spreads them over its machines")
+    schedule: str = setting(
+        "free",
+        "free: workers do not wait for each other where the algorithm allows; lockstep: rounds, which repeat exactly",
+    )
+    silence: float = setting(
+        60.0, "seconds without an environment step after which a worker is replaced; less: sooner, but slow steps count"
+    )
     env: EnvSettings = setting(EnvSettings, "what is learned on")
     algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
     model: ModelSettings = setting(ModelSettings, "how the networks look")
@@ -117,11 +131,23 @@ class TrainConfig:
         _, settings = find_algorithm(self.algorithm["name"])
         own = {key: value for key, value in self.algorithm.items() if key != "name"}
         object.__setattr__(self, "algorithm_settings", fill(settings, own, "algorithm"))
+        self._check_workers()
         check_device_name(self.device)
         object.__setattr__(self, "model", replace(self.model, device=self.device))
         if not self.name:
             env = self.env.id if isinstance(self.env.id, str) else getattr(self.env.id, "__name__", "env")
             object.__setattr__(self, "name", f"{env.rpartition(':')[2]}-{self.algorithm['name']}".lower())
+
+    def _check_workers(self) -> None:
+        if self.workers < 0:
+            raise UsageError(f"workers is {self.workers}; it must be 0 or more")
+        for name, value, known in (("engine", self.engine, _ENGINES), ("schedule", self.schedule, _SCHEDULES)):
+            if value not in known:
+                raise UsageError(f"{name} is {' or '.join(known)}; got {value!r}{nearest(value, known)}")
+        if self.workers and self.env.workers:
+            raise UsageError("workers collect in environments of their own: set workers or env.workers, not both")
+        if self.workers and self.silence <= 0:
+            raise UsageError(f"silence is {self.silence:g}; it is a number of seconds above 0")
 
     @staticmethod
     def from_mapping(values: Mapping[str, Any]) -> TrainConfig:

@@ -113,7 +113,7 @@ def _words_of(kind: str, where: str) -> DIEngine:
     """DI-engine's words for an algorithm."""
     words = getattr(find_algorithm(kind)[1], "di_engine", None) if kind in ALGORITHMS else None
     if words is None:
-        known = [name for name in ALGORITHMS.names if hasattr(find_algorithm(name)[1], "di_engine")]
+        known = [name for name in ALGORITHMS.names if getattr(find_algorithm(name)[1], "di_engine", None)]
         raise UsageError(
             f"{where} {kind!r}{nearest(kind, known)}; of DI-engine's policies {', '.join(known)} are understood"
         )

@@ -6,6 +6,7 @@ Lightning and by middleware alike; loops that collect by themselves call `learn_
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from operant.algorithms.errors import DivergedError, explain_divergence
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch
 from operant.errors import UsageError
+from operant.framework import Context, Standalone
 from operant.training.collecting import Collector, Rollout, only
 
 
@@ -29,6 +31,10 @@ class Source:
         self.spec = algorithm.data
         self.train_iter = 0
         """Calls of `learn`."""
+        self.inexact_reason = ""
+        """Why a resumed training may differ, if not by its environments."""
+        if self.spec.unit == "candidate" and collector.normalizer is not None:
+            collector.normalizer.defer()  # candidates of one round are compared on one scale
         self._rollout = Rollout(collector, self.spec.count) if self.spec.unit == "step" else None
 
     @property
@@ -48,14 +54,37 @@ class Source:
         if self.spec.unit == "episode":
             return only(episode_batch(self.collector.whole_episodes(self.spec.count)), self.spec.fields)
         candidates = cast(PopulationAlgorithm, self.algorithm).candidates(self.spec.count, self.collector.rng)
-        return {"candidate": candidates, "return": self.collector.candidate_returns(candidates)}
+        returns, lengths = self.collector.candidate_returns(candidates)
+        if self.collector.normalizer is not None:
+            self.collector.normalizer.absorb(self.collector.normalizer.take_unseen())
+        return only({"candidate": candidates, "return": returns, "length": lengths}, self.spec.fields)
 
     def learn(self, batch: Any, total_steps: int, measure: bool = True) -> Metrics:
         """Improve the policy; returns what to log if it is to be measured."""
         self.algorithm.measure = measure
-        metrics, _ = _learn(self.algorithm, batch)
+        metrics, _ = learn_from(self.algorithm, batch)
         self.train_iter += 1
         return dict(metrics)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the training can be saved now so that it goes on exactly."""
+        return True
+
+    def connected(self) -> AbstractContextManager[Standalone | None]:
+        """A context around the training, for what else has to run; gives the router of its task."""
+        return nullcontext()
+
+    def publish(self, ctx: Context) -> None:
+        """The end of a pass: show others what to go on with."""
+
+    def news(self) -> list[str]:
+        """Sentences for the log since the last call."""
+        return []
+
+    def figures(self) -> Metrics:
+        """What to log beside the metrics of learning."""
+        return {}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """What lies in replay, written to a folder; {} where nothing does."""
@@ -161,13 +190,14 @@ def learn_from_replay(
     batch = sample_batch(
         buffer, size or spec.batch, rng, beta=algorithm.beta, length=length, burn_in=spec.burn_in if length else 0
     )
-    metrics, priorities = _learn(algorithm, batch)
+    metrics, priorities = learn_from(algorithm, batch)
     if priorities is not None:
         buffer.update_priorities(batch["index"], priorities, batch["generation"])
     return dict(metrics)
 
 
-def _learn(algorithm: Algorithm, batch: Any) -> tuple[Metrics, Any]:
+def learn_from(algorithm: Algorithm, batch: Any) -> tuple[Metrics, Any]:
+    """`learn`, with whose fault it is when numbers are not finite."""
     try:
         return algorithm.learn(batch)
     except DivergedError:

@@ -16,7 +16,6 @@ from operant.algorithms import Algorithm, find_algorithm
 from operant.data import prune_chunks
 from operant.envs import make_env
 from operant.envs.making import why_not_found_again
-from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
 from operant.tracking import SummaryWriter
 from operant.training.arithmetic import quick_arithmetic
@@ -26,7 +25,7 @@ from operant.training.config import TrainConfig
 from operant.training.doctor import Doctor, thread_warning
 from operant.training.evaluating import Evaluation, evaluate, film
 from operant.training.interrupts import Interrupts, resume_command
-from operant.training.normalizing import Normalizer
+from operant.training.normalizing import make_normalizer
 from operant.training.plugins import Recording, find_plugin
 from operant.training.sources import Source, make_source
 
@@ -81,7 +80,9 @@ class Training:
         self._plain_config = config.to_mapping()
         self._signature = sign(self._plain_config)
         began = time.perf_counter()
-        self.env = self._make_env(config.env.num_envs, config.seed, config.env.workers)
+        # Where others collect, one environment here tells the spaces.
+        rows = 1 if config.workers else config.env.num_envs
+        self.env = self._make_env(rows, config.seed, config.env.workers)
         self._env_seconds = time.perf_counter() - began
         algorithm_class, _ = find_algorithm(config.algorithm["name"])
         self.algorithm: Algorithm = algorithm_class(
@@ -91,7 +92,7 @@ class Training:
             config.model,
             config.seed,
         )
-        self.normalizer = self._make_normalizer(config.env.num_envs)
+        self.normalizer = make_normalizer(config.env, self.algorithm, rows)
         rng = np.random.default_rng([config.seed, 4])
         self.collector = Collector(
             self.env, self.algorithm, normalizer=self.normalizer, rng=rng, window=config.log.window
@@ -122,25 +123,22 @@ class Training:
         env, wrappers = self.config.env, list(self.config.env.wrappers)
         return make_env(env.id, num_envs, seed=seed, workers=workers, wrappers=wrappers, **{**env.arguments, **other})
 
-    def _make_normalizer(self, num_envs: int) -> Normalizer | None:
-        env = self.config.env
-        if not (env.normalize_obs or env.normalize_reward):
-            return None
-        if env.normalize_obs and not self.algorithm.adapter.is_flat:
-            raise UsageError(
-                "env.normalize_obs works on observations that are rows of numbers, not on pictures or dicts"
-            )
-        size = max(1, self.algorithm.adapter.size)
-        gamma = self.algorithm.data.gamma
-        return Normalizer(size, num_envs, gamma, obs=env.normalize_obs, reward=env.normalize_reward)
-
     def _make_source(self) -> Source:
+        if self.config.workers:
+            from operant.training.remote import make_remote_source
+
+            return make_remote_source(self.algorithm, self.collector, self.rng, self.config)
         return make_source(self.algorithm, self.collector, self.rng)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
     @property
     def env_step(self) -> int:
         return self.collector.env_step
+
+    @property
+    def exact(self) -> bool:
+        """Whether a resumed training equals one that was never interrupted."""
+        return bool(self.env.exact) and not self.source.inexact_reason
 
     @property
     def train_iter(self) -> int:
@@ -162,9 +160,12 @@ class Training:
         left = max(0, self.config.total_steps - self.env_step)
         # Where nobody knows how many steps a round takes, it is the last one that says so: see `collect`.
         rounds = math.ceil(left / self.source.steps_per_round) if self.source.steps_per_round else math.inf
-        timer_every = max(1, int(min(rounds // 50, 2000))) if math.isfinite(rounds) else 1
+        timer_every = 20 if self.config.workers else 1
+        if math.isfinite(rounds):
+            timer_every = max(1, int(min(rounds // 50, 2000)))
         try:
-            with quick_arithmetic(), self.interrupts, Task() as task:
+            with quick_arithmetic(), self.interrupts, self.source.connected() as router, Task(router=router) as task:
+                self._began = time.perf_counter()  # workers have started
                 for logger in self.config.loggers:
                     self.recording.add_logger(find_plugin("logger", logger)(self))
                 self._say_how()
@@ -173,6 +174,8 @@ class Training:
                     task.use(middleware)
                 for callback in self.config.callbacks:
                     task.use(find_plugin("callback", callback)(self))
+                if self.config.workers:
+                    task.use(self.source.publish)
                 if left:
                     task.run(max_step=rounds)
         finally:
@@ -193,6 +196,8 @@ class Training:
         if self.done:
             return
         batch = self.source.collect(self.horizon)
+        for sentence in self.source.news():
+            self.say(sentence)
         if batch is not None:
             ctx.batch = batch
         ctx.env_step = self.env_step
@@ -216,7 +221,7 @@ class Training:
         self._last["log"] = step
         episodes = self.collector.episodes
         rate = (step - self._began_at) / max(1e-9, time.perf_counter() - self._began)
-        values = {f"train/{key}": value for key, value in self.metrics.items()}
+        values = {f"train/{key}": value for key, value in self.metrics.items()} | self.source.figures()
         values |= {"time/steps_per_second": rate, "episodes/count": float(episodes.count)}
         if episodes.returns:
             values |= {"episodes/return": episodes.mean_return, "episodes/length": episodes.mean_length}
@@ -261,6 +266,8 @@ class Training:
 
     def checkpoint(self, ctx: Context) -> None:
         """Save everything, so that the training can go on from here exactly."""
+        if not (self.source.settled or ctx.finish):
+            return  # soon
         asked = self.interrupts.take_request()
         if self.done or not (asked or self._is_due("checkpoint", ctx)):
             return
@@ -322,8 +329,8 @@ class Training:
         for sentence in self.source.describe():
             self.say(sentence)
         self.say(f"torch threads: {torch.get_num_threads()} (small networks are fastest with one)")
-        if not self.env.exact:
-            self.say(f"resume is inexact: {self.env.inexact_reason}")
+        if not self.exact:
+            self.say(f"resume is inexact: {self.source.inexact_reason or self.env.inexact_reason}")
             self.writer.add_tags("inexact")
         unnamed = why_not_found_again(self.config.env.id)
         if unnamed:
@@ -356,7 +363,7 @@ class Training:
             final_return=self.evaluations[-1][1] if self.evaluations else float("nan"),
             evaluations=tuple(self.evaluations),
             train_iter=self.train_iter,
-            exact=self.env.exact,
+            exact=self.exact,
             warnings=tuple(self.warnings),
         )
 
@@ -365,7 +372,7 @@ class Training:
         state: dict[str, Any] = {
             "config": self._plain_config,
             "signature": self._signature,
-            "exact": self.env.exact,
+            "exact": self.exact,
             "algorithm": self.algorithm.state_dict(),
             "collector": self.collector.state_dict(),
             "rng": self.rng.bit_generator.state,

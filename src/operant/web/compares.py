@@ -7,7 +7,7 @@ from typing import Any
 
 from operant.errors import UsageError
 from operant.tracking.reading.compares import add_to_compare, list_compares, new_compare
-from operant.web.answers import ApiRequest, NotFound
+from operant.web.answers import ApiRequest, NotFound, TooLarge
 from operant.web.app_state import LOOK_SECONDS, AppState
 
 MOST_RUNS = 1000
@@ -45,6 +45,40 @@ def add(app: AppState, request: ApiRequest) -> Any:
         raise UsageError(f"a group has at most {MOST_RUNS} runs")
     add_to_compare(app.root, group, searches=_known_searches(app, request), runs=runs)
     return {"id": group["id"]}
+
+
+def scores(app: AppState, request: ApiRequest) -> Any:
+    """Runs of the same name and other seeds as groups: IQM, and how surely each is better than the first."""
+    from operant.training.comparing import score_figures
+
+    groups, ranges, best = _scored(app, request)
+    return {"groups": score_figures(groups, ranges, best), "ranges": ranges}
+
+
+def score_picture(app: AppState, request: ApiRequest) -> Any:
+    """The same as charts."""
+    from starlette.responses import Response
+
+    from operant.plotting.vector import svg_file
+    from operant.training.comparing import score_charts
+
+    groups, ranges, best = _scored(app, request)
+    drawn = svg_file(score_charts(groups, ranges, best), " and ".join(group.name for group in groups))
+    return Response(drawn, media_type="image/svg+xml")
+
+
+def _scored(app: AppState, request: ApiRequest) -> Any:
+    from operant.training.comparing import group_by_name, score_ranges
+
+    asked = set(request.words("runs"))
+    if len(asked) > MOST_RUNS:
+        raise TooLarge(f"at most {MOST_RUNS} runs are compared")
+    best = request.query.get("judged") == "best"
+    app.table.refresh(LOOK_SECONDS)
+    rows = [row for row in app.table.rows() if row.id in asked]
+    key = ("scores", tuple(sorted((row.id, row.status) for row in rows)))
+    groups = app.remembered(key, lambda: group_by_name(app.root, rows))
+    return groups, score_ranges(groups, {}, best), best
 
 
 def _runs_of(app: AppState, searches: list[str], runs: list[str]) -> list[str]:

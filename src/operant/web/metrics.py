@@ -34,6 +34,7 @@ _JOB_STATES = (
 )
 _OWN_STEPS = ("system/", "time/")
 """Tags whose steps are not the program's."""
+_WORKERS = "workers/"
 
 
 class Gauge:
@@ -97,6 +98,7 @@ def _about_runs(app: AppState) -> list[Gauge]:
     points = Gauge("operant_run_points_total", "Points that a run under way has recorded.", "counter")
     steps = Gauge("operant_run_steps_per_second", "How fast a run under way goes on, since the scrape before.")
     lag = Gauge("operant_run_writer_lag_seconds", "Age of the last point of a run under way that can be read.")
+    workers = Gauge("operant_run_workers", "What a run under way says of the workers that collect for it.")
     for state, count in sorted(Counter(row.status for row in app.table.rows()).items()):
         runs.add(count, state=state)
     now = time.time()
@@ -106,8 +108,11 @@ def _about_runs(app: AppState) -> list[Gauge]:
         steps.add(_steps_per_second(app, summary, now), run=summary.id)
         walls = [one.last_wall for one in summary.series.values()]
         lag.add(max(0.0, now - max(walls)) if walls else None, run=summary.id)
+        for tag, one in sorted(summary.series.items()):
+            if tag.startswith(_WORKERS):
+                workers.add(one.last_value, run=summary.id, what=tag.removeprefix(_WORKERS))
     app.forget_rates({one.id for one in under_way})
-    return [runs, points, steps, lag]
+    return [runs, points, steps, lag, workers]
 
 
 def _steps_per_second(app: AppState, summary: RunSummary, now: float) -> float | None:

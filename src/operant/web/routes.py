@@ -46,6 +46,8 @@ API: tuple[tuple[str, str, Function], ...] = (
     ("POST", "/api/run/tags", runs_api.edit_tags),
     ("POST", "/api/run/stop", runs_api.stop),
     ("POST", "/api/charts", charts.charts),
+    ("GET", "/api/scores", compares.scores),
+    ("GET", "/api/scores/picture", compares.score_picture),
     ("GET", "/api/compares", compares.every),
     ("POST", "/api/compares", compares.create),
     ("GET", "/api/compares/{id}", compares.describe),

@@ -91,3 +91,47 @@ def test_jobs_of_this_machine_are_told_nothing_of_that(tmp_path: Path) -> None:
     world.run()
     search = LiveSearch(world.folder)
     assert "where" not in job_row(search, search.state.jobs["0"]) and "node" not in describe(world.folder)["jobs"][0]
+
+
+class Refusing(Cluster):
+    """It takes the first job, and none after it."""
+
+    def submit(self, jobs: Sequence[Submission]) -> list[str]:
+        taken = [job for job in jobs if job.job_id == "0"]
+        for job in jobs:
+            if job not in taken:
+                info = {"code": None, "reason": "refused", "error": "Invalid account"}
+                self.clock.plan(1.0, lambda token=job.token, info=info: [Event("ended", token, info)])  # type: ignore[misc]
+        return super().submit(taken) if taken else []
+
+
+def test_a_search_whose_site_refuses_its_jobs_does_not_go_on_for_ever(tmp_path: Path) -> None:
+    world = World(tmp_path, config(), by_x(1000.0))  # one that was taken runs on meanwhile
+    world.site = Refusing(world.clock, world.site.behaviour)
+    outcome = world.run()
+    assert outcome.status == Status.ERROR and "refuses" in outcome.reason and "Invalid account" in outcome.reason
+    found = world.statuses
+    assert found.pop("0") == "FINISHED" and list(found.values()) == ["ERROR"] * 10
+    world.site = Cluster(world.clock, world.site.behaviour)  # mended
+    assert world.run(resume=True).status == Status.FINISHED and set(world.statuses.values()) == {"FINISHED"}
+
+
+class Silent(Cluster):
+    """It says where jobs were only to whoever comes later."""
+
+    def submit(self, jobs: Sequence[Submission]) -> list[str]:
+        for job in jobs:
+            self._emit(Event("placed", job.token, {"id": f"7_{job.job_id}", "node": "", "queue": ""}))
+        return SimulatedSite.submit(self, jobs)
+
+    def find(self, tokens: Sequence[str]) -> dict[str, Found]:
+        return {token: Found("ended", {"code": 0, "values": {"acc": 1.0}, "node": "n7"}) for token in tokens}
+
+
+def test_where_jobs_were_that_ended_while_nobody_looked(world: World) -> None:
+    world.site = Silent(world.clock, world.site.behaviour)
+    world.tell(5.0, {"type": "stop", "detach": True})
+    world.run()
+    assert {job["node"] for job in describe(world.folder)["jobs"]} == {""}
+    world.run(resume=True)
+    assert [job["node"] for job in describe(world.folder)["jobs"]][:2] == ["n7", "n7"]

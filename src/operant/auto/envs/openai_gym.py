@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant._lazy import load_when_used
-from operant.auto.config import check_config, copied
+from operant.auto.config import algorithm_key, check_config, copied, example_env
 from operant.errors import UsageError
 from operant.settings import fill, setting
 
@@ -69,10 +69,11 @@ def generate_env_config(config: Mapping[str, Any] | None = None) -> Config:
     """Add the environment to train in and the one to evaluate in; what the config has of them already stays."""
     result: Config = copied(config or {})
     result["env"] = "openai_gym"
+    shown = {"env_name": example_env(algorithm_key(result["frame"]))} if result.get("frame") else {}
     for key, kind in (("train_env_config", GymTrainEnv), ("test_env_config", GymTestEnv)):
         usual = kind()
         made = {one: copied(getattr(usual, one)) for one in ("env_name", "act_kwargs", "render_every_episode")}
-        result[key] = {**made, **result.get(key, {})}
+        result[key] = {**made, **shown, **result.get(key, {})}
     return result
 
 

@@ -24,6 +24,8 @@ class RunUnderWay:
     last: float | None
     part: float | None
     """How much of it is done, where it says how long it will be (``total_steps``)."""
+    workers: str = ""
+    """Of a training whose data others collect, how that goes."""
 
 
 class RunsUnderWay:
@@ -65,4 +67,17 @@ def _row(summary: RunSummary) -> RunUnderWay:
         found.last_step if found is not None else None,
         found.last_value if found is not None else None,
         part,
+        _workers(summary),
+    )
+
+
+def _workers(summary: RunSummary) -> str:
+    said = {tag: one.last_value for tag, one in summary.series.items() if tag.startswith("workers/")}
+    rates = [value for tag, value in said.items() if tag.endswith("/steps_per_second")]
+    if not rates or "workers/lag" not in said:
+        return ""
+    return (
+        f"{len(rates)} workers, {sum(rates):,.0f} steps/s, lag {said['workers/lag']:.1f}, "
+        f"queue {said.get('workers/queue', 0.0):.0%}, dropped {said.get('workers/dropped', 0.0):.0f}, "
+        f"restarts {said.get('workers/restarts', 0.0):.0f}"
     )

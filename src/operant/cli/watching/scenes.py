@@ -303,6 +303,8 @@ class AllScene:
                 lines.append(cells(["", row.id, shown, step, last, duration(row.elapsed)], widths))
                 if row.tag:
                     lines.append(line(f"     {row.tag}", "dim"))
+                if row.workers:
+                    lines.append(line(f"     {row.workers}", "dim"))
         if not searches and not runs:
             lines += [line(), line("`operant search --task NAME FILE` starts a search, `operant train` a training.")]
         if height is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from typing import Any
 
@@ -25,6 +26,9 @@ class RayEngine:
     """
 
     def __init__(self, settings: RunnerSettings) -> None:
+        if not os.environ.get("RAY_ADDRESS"):
+            # One that is started for this run: without it Ray runs anybody's code. It is read when Ray is first loaded.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:

@@ -354,7 +354,9 @@ class Router(Standalone):
 
     def _on_lost(self, link: Link, why: str) -> None:
         if link.info.role == "supervisor":
-            if not self._closing:
+            if self.spec.here:
+                self.fail("the workers' supervisor has ended")
+            elif not self._closing:
                 # Nobody is left who could restart this worker or wants its result.
                 os._exit(70)
             return

@@ -9,10 +9,13 @@ from math import inf
 from typing import Any, Literal
 
 from operant.framework.errors import FrameworkError
+from operant.framework.parallel.beside import Beside
 from operant.framework.parallel.local_engine import Engine, LocalEngine, refuse_unguarded_main
 from operant.framework.parallel.settings import Labels, RunnerSettings
-from operant.framework.parallel.supervisor import Supervisor
+from operant.framework.parallel.supervisor import OnRestart, Supervisor
 from operant.framework.parallel.topology import Topology
+
+_NEVER = 1 << 62
 
 
 class Parallel:
@@ -87,6 +90,38 @@ class Parallel:
             return Supervisor(settings, _engine(settings), packed, list(sys.path)).run()
 
         return run
+
+    @classmethod
+    def beside(
+        cls,
+        n_workers: int,
+        main: Callable[..., Any],
+        *args: Any,
+        engine: Literal["local", "ray"] = "local",
+        labels: Labels | Mapping[int, Labels] = None,
+        stall_timeout: float | None = None,
+        on_restart: OnRestart | None = None,
+        ray_options: Mapping[str, Any] | None = None,
+    ) -> Beside:
+        """A context in which `main` runs in so many workers beside this process, which goes on as node.0:
+
+            with Parallel.beside(2, collect) as router, Task(router=router) as task: ...
+
+        A worker that fails is replaced, without the state of its earlier life, and `on_restart` is told; the context
+        ends all of them. This process may take as long as it likes for a pass: `stall_timeout` is not for it.
+        """
+        refuse_unguarded_main()
+        settings = RunnerSettings(
+            n_parallel_workers=n_workers + 1,
+            topology="star",
+            engine=engine,
+            labels=labels,
+            auto_recover=True,
+            recover_every=_NEVER,
+            stall_timeout=stall_timeout,
+            ray_options=ray_options,
+        )
+        return Beside(settings, _engine(settings), _pack(main, args, {}), list(sys.path), on_restart)
 
 
 def _needs_no_other_process(settings: RunnerSettings) -> bool:

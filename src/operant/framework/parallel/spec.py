@@ -24,6 +24,7 @@ class WorkerSpec:
     recoverable: bool = False  # a lost worker comes back, so losing its link is no failure
     recover_every: int = 1
     lockstep: bool = False
+    here: bool = False  # the supervisor is a thread of this worker's process
     heartbeat: float | None = None  # seconds between signs of life, when somebody looks for them
     main: bytes = b""  # pickled: (function, args, kwargs)
     sys_path: list[str] = field(default_factory=list)

@@ -7,6 +7,7 @@ import os
 import queue
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,9 @@ from operant.framework.parallel.spec import WorkerSpec
 from operant.framework.parallel.wire import BodyLayout
 
 _LOG = logging.getLogger(__name__)
+
+OnRestart = Callable[[int, str], None]
+"""Told which worker is replaced, and why."""
 
 # How long the others may take to end by themselves when one has failed, and then after a polite signal.
 _GRACE = 5.0
@@ -55,8 +59,17 @@ class _Worker:
 class Supervisor:
     """Runs one parallel run from start to end."""
 
-    def __init__(self, settings: RunnerSettings, engine: Engine, main: bytes, sys_path: list[str]) -> None:
+    def __init__(
+        self,
+        settings: RunnerSettings,
+        engine: Engine,
+        main: bytes,
+        sys_path: list[str],
+        on_restart: OnRestart | None = None,
+    ) -> None:
         self._settings = settings
+        self._on_restart = on_restart
+        self._stopped = False
         self._engine = engine
         self._main = main
         self._sys_path = sys_path
@@ -81,13 +94,17 @@ class Supervisor:
             self._address = self._hub.listen(self._engine.supervisor_address(self._session))
             for index, node_id in enumerate(self._settings.nodes()):
                 self._workers[node_id] = self._start(self._first_spec(index, node_id))
-            while not all(worker.returned for worker in self._workers.values()):
+            while not (self._stopped or all(worker.returned for worker in self._workers.values())):
                 self._handle_next()
             return [self._workers[node_id].result for node_id in self._settings.nodes()]
         finally:
             self._end_all()
             self._hub.close()
             self._engine.close()
+
+    def stop(self) -> None:
+        """End the run without waiting for what workers return; from any thread."""
+        self._inbox.put(("stop",))
 
     # -- starting ----------------------------------------------------------------------------------
     def _first_spec(self, index: int, node_id: int) -> WorkerSpec:
@@ -139,6 +156,8 @@ class Supervisor:
             self._on_frame(*content)
         elif what == "lost":
             self._on_lost(*content)
+        elif what == "stop":
+            self._stopped = True
         else:
             self._on_exit(*content)
         if self._settings.stall_timeout is not None:
@@ -250,7 +269,10 @@ class Supervisor:
         description = f"node.{node_id} {text}"
         if self._settings.auto_recover and worker.n_restarts < self._settings.max_retries:
             pause = 0.0 if worker.n_restarts == 0 else min(0.1 * 2**worker.n_restarts, _MAX_RESTART_PAUSE)
-            _LOG.warning("%s\nnode.%d is restarted", description.rstrip(), node_id)
+            if self._on_restart is None:
+                _LOG.warning("%s\nnode.%d is restarted", description.rstrip(), node_id)
+            else:
+                self._on_restart(node_id, description.rstrip())
             worker.restart_at = time.monotonic() + pause
             self._check_times()
             return
@@ -294,7 +316,7 @@ class Supervisor:
             worker.last_pass = worker.last_beat
 
     def _check_stall(self, worker: _Worker, limit: float, now: float) -> None:
-        if worker.last_beat is None:
+        if worker.last_beat is None or worker.spec.heartbeat is None:
             return
         if now - worker.last_pass > limit or now - worker.last_beat > limit:
             worker.handle.kill()

@@ -123,6 +123,9 @@ class Trial:
 
 
 def _is_news(before: str, queue: str) -> bool:
+    planned = queue.partition(", ")[2]
+    if planned and planned != before.partition(", ")[2]:
+        return True
     return queue != before and not any(one in queue for one in ("(Priority)", "(Resources)"))
 
 

@@ -23,6 +23,7 @@ from operant.tracking.journal import collect_messages
 
 LONGEST_RETRY_DELAY = 300.0
 INBOX_SECONDS = 0.3
+MOST_REFUSED = 10
 TAIL_SECONDS = 0.25
 _FINISHED, _STOPPED, _ERROR = Status.FINISHED, Status.STOPPED, Status.ERROR
 _BY_USER = "stopped by its user"
@@ -46,6 +47,7 @@ class Results:
         self.view = view
         self.hook = hook
         self._shows = type(view) is not NoView
+        self._refused_in_row = 0
 
     # -- from an attempt to its job ------------------------------------------------------------------------------
 
@@ -60,6 +62,9 @@ class Results:
             attempt.verdict = info["verdict"]
         status, reason = self._status_of(attempt, event)
         reward, error = None, None
+        self._refused_in_row = self._refused_in_row + 1 if reason == "refused" else 0
+        if self._refused_in_row == MOST_REFUSED:
+            self.control.stop(f"its site refuses jobs: {info.get('error')}", kill=False, status=Status.ERROR)
         if status != _ERROR:
             reward, complaint = reader.result(info)
             if reward is None and status == _FINISHED:

@@ -239,6 +239,9 @@ class Restore:
         clock = self.state.clock
         reader = self.workspace.reader(job) if self.workspace is not None else MemoryReader(self.plan.rule)
         attempt = self.state.running[job.token] = Attempt(job, reader, clock.now())
+        place = self.state.places.get(job.id)
+        if place is not None and found.record.get("node"):  # it began while nobody looked
+            self.state.placed(attempt, {"id": place["id"], "node": place["node"] or found.record["node"]})
         if not found.record.get("waiting"):
             attempt.begun = clock.now()
             if found.state == "running" and job.status == Status.PENDING:  # it began while nobody looked

@@ -12,6 +12,7 @@ import { go, link, state } from "../lib/state.js";
 import { compareValues } from "../lib/table.js";
 import { fillPicker } from "./compare/picker.js";
 import { RunList } from "./compare/runlist.js";
+import { Scores } from "./compare/scores.js";
 import { settingNames, SettingsTable } from "./compare/settings.js";
 
 const DRAWN = 100;
@@ -57,11 +58,13 @@ export async function show(main, { path, signal }) {
   const area = h("div", { class: "compare-area" });
   const table = h("div", { class: "card", hidden: true });
   const settings = SettingsTable(table, signal);
+  const judged = h("div", { class: "card", hidden: true });
+  const scores = Scores(judged, signal);
   const nothing = emptyState("No numbers yet", "None of these runs has recorded a scalar. This is how one does:", "writer.add_scalar(\"loss\", value, step)");
   main.append(
     h("div", { class: "page-head" }, heading, count, h("span", { class: "spacer" }), what,
       popover("Add runs", (panel, close) => fillPicker(panel, close, { has: new Set(wanted()), add, signal }), { label: "Add runs" }), compare ? null : saver(wanted)),
-    h("div", { class: "compare" }, side, h("div", { class: "stack" }, bar, capped, nothing, area, table)));
+    h("div", { class: "compare" }, side, h("div", { class: "stack" }, bar, capped, nothing, area, table, judged)));
 
   const board = Board(area, {
     signal, sync: "compare", onZoom: writeZoom,
@@ -118,19 +121,24 @@ export async function show(main, { path, signal }) {
   function draw() {
     const view = readChartState();
     const hidden = new Set(state.list("hide"));
-    const shown = state.get("show") === "table" ? "table" : "charts";
+    const shown = ["table", "scores"].find((one) => one === state.get("show")) ?? "charts";
     const visible = rows.filter((row) => !hidden.has(row.id));
     const most = view.group ? GROUPED : DRAWN;
     const over = shown === "charts" && visible.length > most;
     const drawn = new Set(visible.slice(0, most).map((row) => row.id));
     tellCapped(capped, over ? { most, of: visible.length, group: view.group, settings: groupingSettings(visible) } : null);
     count.textContent = `${rows.length} ${rows.length === 1 ? "run" : "runs"}${over ? `, ${most} drawn` : ""}`;
-    replace(what, segmented("What to show", [["charts", "Charts"], ["table", "Settings"]], shown, (value) => state.set({ show: value === "charts" ? null : value })));
+    replace(what, segmented("What to show", [["charts", "Charts"], ["table", "Settings"], ["scores", "Scores"]], shown, (value) => state.set({ show: value === "charts" ? null : value })));
     const places = view.group ? groupPlaces(rows, view.group) : new Map(rows.map((row, index) => [row.id, index]));
     list.draw(rows, labels, hidden, places);
-    area.hidden = bar.hidden = shown === "table";
+    area.hidden = bar.hidden = shown !== "charts";
     table.hidden = shown !== "table";
+    judged.hidden = shown !== "scores";
     nothing.hidden = true;
+    if (shown === "scores") {
+      scores.draw(visible);
+      return;
+    }
     if (shown === "table") {
       settings.draw(visible, labels);
       return;

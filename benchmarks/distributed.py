@@ -1,0 +1,193 @@
+"""Environment steps a second with workers that collect, beside one process and beside RLlib's IMPALA and APPO.
+
+    python benchmarks/distributed.py                       everything, on this machine
+    python benchmarks/distributed.py --only cartpole       cases whose name has this in it
+    python benchmarks/distributed.py --seconds 20          of each case, after its start
+
+Each case runs in a process of its own with one thread for arithmetic, one after the other. A rate is counted by the
+wall from a tenth of the time on, so that the start of workers and of Ray is not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
+_ENVS = {"cartpole": ("CartPole-v1", 16), "lunarlander": ("LunarLander-v3", 16)}
+_SLOW = {"id": "_slow_env:Slow", "num_envs": 3}
+_ALGORITHMS = {
+    "impala": {"rollout": 64},
+    "appo": {"rollout": 64, "minibatch": 256, "epochs": 2},
+    "ppo": {"rollout": 64, "minibatch": 256, "epochs": 2},
+}
+
+
+def cases() -> dict[str, dict[str, Any]]:
+    """Name -> what runs; the same rollouts, minibatches and networks on both sides."""
+    found: dict[str, dict[str, Any]] = {}
+    for task, (env, rows) in _ENVS.items():
+        found[f"{task} ppo, one process"] = _ours("ppo", {"id": env, "num_envs": rows}, 0)
+        for name in ("impala", "appo"):
+            for workers in (1, 2, 3):
+                found[f"{task} {name}, {workers} workers"] = _ours(name, {"id": env, "num_envs": rows}, workers)
+            for workers in (1, 2):
+                found[f"{task} {name}, RLlib, {workers} env runners"] = {
+                    "library": "rllib", "env": env, "rows": rows // workers, "workers": workers, "algorithm": name,
+                }  # fmt: skip
+    for kind, work in (("waits 1 ms", False), ("computes 1 ms", True)):
+        env_settings = {**_SLOW, "arguments": {"work": work}}
+        for workers in (0, 1, 2, 3):
+            found[f"{kind} impala, {workers} workers"] = _ours("impala", env_settings, workers, rollout=32)
+    for workers in (0, 1, 2, 3):
+        ars = {"name": "ars", "directions": 24}
+        found[f"ars swimmer, {workers} workers"] = _ours(ars, {"id": "Swimmer-v5", "num_envs": 6}, workers)
+    return found
+
+
+def _ours(algorithm: Any, env: dict[str, Any], workers: int, **changed: Any) -> dict[str, Any]:
+    if isinstance(algorithm, str):
+        algorithm = {"name": algorithm, **_ALGORITHMS[algorithm], **changed}
+    return {"library": "operant", "env": env, "workers": workers, "algorithm": algorithm}
+
+
+class Clock:
+    """Looks on at a training: counts its steps from a tenth of the time on, and ends it when the time is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.began: float | None = None
+        self.first: tuple[float, int] | None = None
+        self.last: tuple[float, int] = (0.0, 0)
+
+    def see(self, step: int) -> bool:
+        """Whether the time is over."""
+        now = time.perf_counter()
+        self.began = now if self.began is None else self.began
+        if now - self.began >= self.seconds / 10 and self.first is None:
+            self.first = (now, step)
+        self.last = (now, step)
+        return now - self.began >= self.seconds
+
+    @property
+    def rate(self) -> float:
+        assert self.first is not None
+        return (self.last[1] - self.first[1]) / max(1e-9, self.last[0] - self.first[0])
+
+
+def run_ours(case: dict[str, Any], seconds: float) -> dict[str, Any]:
+    from operant.tracking import SummaryWriter
+    from operant.training import TrainConfig, Training
+
+    clock = Clock(seconds)
+    config = TrainConfig.from_mapping(
+        {
+            "total_steps": 10**9,
+            "workers": case["workers"],
+            "env": case["env"],
+            "algorithm": case["algorithm"],
+            "evaluation": {"every": 10**9, "episodes": 1},
+            "checkpoint": {"every": 10**9},
+            "log": {"every": 10**5},
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / ".operant").mkdir()
+        with SummaryWriter("speed", root=Path(folder) / ".operant") as writer:
+            training = Training(config, writer)
+            lags: list[float] = []
+
+            def look(ctx: Any) -> None:
+                if training.env_step and clock.see(training.env_step):
+                    lags.append(training.source.figures().get("workers/lag", 0.0))
+                    training.done = True
+                    ctx.finish = True
+
+            collect = training.collect
+
+            def collect_and_look(ctx: Any) -> None:
+                collect(ctx)
+                if not training.done:
+                    look(ctx)
+
+            training.collect = collect_and_look  # type: ignore[method-assign]
+            training.begin()
+            training.run()
+    return {"rate": clock.rate, "lag": lags[-1] if lags else 0.0}
+
+
+def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
+    import logging
+    import warnings
+
+    warnings.filterwarnings("ignore")
+    os.environ |= {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_AUTH_MODE": "token"}
+    os.environ |= {"RAY_raylet_start_wait_time_s": "180", "RAY_agent_register_timeout_ms": "180000"}
+    import ray
+    import torch
+    from ray.rllib.algorithms.appo import APPOConfig
+    from ray.rllib.algorithms.impala import IMPALAConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    torch.set_num_threads(1)
+    ray.init(num_cpus=case["workers"] + 1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    config: Any = (APPOConfig() if case["algorithm"] == "appo" else IMPALAConfig()).environment(case["env"])
+    config = (
+        config.env_runners(
+            num_env_runners=case["workers"], num_envs_per_env_runner=case["rows"], rollout_fragment_length=64
+        )
+        .learners(num_learners=0)
+        .training(train_batch_size_per_learner=64 * case["rows"] * case["workers"])
+        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh"))
+        .debugging(seed=0, log_level="ERROR")
+        .reporting(min_time_s_per_iteration=1, min_sample_timesteps_per_iteration=0)
+    )
+    if case["algorithm"] == "appo":
+        config = config.training(num_epochs=2)
+    algorithm = config.build_algo()
+    clock = Clock(seconds)
+    while True:
+        result = algorithm.train()
+        steps = int(result.get("env_runners", {}).get("num_env_steps_sampled_lifetime", 0))
+        if steps and clock.see(steps):
+            break
+    algorithm.stop()
+    ray.shutdown()
+    return {"rate": clock.rate, "lag": 0.0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each case, after its start")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case:
+        case = json.loads(args.case)
+        run = run_ours if case["library"] == "operant" else run_rllib
+        print(json.dumps(run(case, args.seconds)))
+        return
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    for name, case in cases().items():
+        if args.only not in name:
+            continue
+        words = [sys.executable, __file__, "--seconds", str(args.seconds), "--case", json.dumps(case)]
+        env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        try:
+            found = json.loads(done.stdout.splitlines()[-1])
+            print(f"{name:<48} {found['rate']:>10,.0f} steps/s   lag {found['lag']:.1f}", flush=True)
+        except (IndexError, json.JSONDecodeError):
+            print(f"{name:<48} failed: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

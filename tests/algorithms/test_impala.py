@@ -1,0 +1,209 @@
+"""V-trace against the sums of the paper, and what its two learners make of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from operant.algorithms import find_algorithm
+from operant.algorithms.impala import IMPALA, IMPALASettings, v_trace
+from operant.data.batches import merge_rollouts
+from operant.errors import UsageError
+from operant.settings import fill
+from operant.testing import AlgorithmContract
+
+GAMMA = 0.9
+
+
+def _case(steps=7, rows=3, seed=0, ends=True):
+    rng = np.random.default_rng(seed)
+    draw = lambda: rng.normal(size=(steps, rows))  # noqa: E731
+    terminated, truncated = (rng.random((steps, rows)) < 0.15 * ends for _ in range(2))
+    value = rng.normal(size=(steps + 1, rows))
+    next_value = value[1:].copy()
+    cut = terminated | truncated
+    next_value[cut] = rng.normal(size=cut.sum())  # what an episode truly ended in, not how the next begins
+    return {
+        "ratio": np.exp(draw()),
+        "reward": draw(),
+        "terminated": terminated,
+        "truncated": truncated,
+        "value": value[:-1],
+        "next_value": next_value,
+    }
+
+
+def _by_the_paper(case, gamma, lam, clip_rho, clip_c):
+    """Equation 1 as it stands: v_s = V(x_s) + Σ_t γ^{t−s} (Π_{i<t} c_i) δ_t, to the end of the episode."""
+    steps, rows = case["reward"].shape
+    target, advantage = np.zeros((steps, rows)), np.zeros((steps, rows))
+    for row in range(rows):
+        for start in range(steps):
+            total, weight = case["value"][start, row], 1.0
+            for t in range(start, steps):
+                follows = 0.0 if case["terminated"][t, row] else case["next_value"][t, row]
+                delta = case["reward"][t, row] + gamma * follows - case["value"][t, row]
+                total += weight * min(clip_rho, case["ratio"][t, row]) * delta
+                if case["terminated"][t, row] or case["truncated"][t, row]:
+                    break
+                weight *= gamma * lam * min(clip_c, case["ratio"][t, row])
+            target[start, row] = total
+        for t in range(steps):
+            ended = case["terminated"][t, row] or case["truncated"][t, row] or t == steps - 1
+            follows = case["next_value"][t, row] if ended else target[t + 1, row]
+            follows = 0.0 if case["terminated"][t, row] else follows
+            advantage[t, row] = case["reward"][t, row] + gamma * follows - case["value"][t, row]
+    return target, advantage
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("lam", "clip_rho", "clip_c"), [(1.0, 1.0, 1.0), (0.8, 1.3, 0.7), (0.5, 0.4, 2.0)])
+def test_targets_are_those_of_the_paper(seed, lam, clip_rho, clip_c):
+    case = _case(seed=seed)
+    found = v_trace(**case, gamma=GAMMA, lam=lam, clip_rho=clip_rho, clip_c=clip_c)
+    wanted = _by_the_paper(case, GAMMA, lam, clip_rho, clip_c)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_each_clip_changes_what_it_is_for():
+    case = _case(ends=False)
+    plain = v_trace(**case, gamma=GAMMA)
+    looser_rho = v_trace(**case, gamma=GAMMA, clip_rho=3.0)
+    looser_c = v_trace(**case, gamma=GAMMA, clip_c=3.0)
+    assert not np.allclose(plain[0][-1], looser_rho[0][-1])  # δ of the last step is weighed by ρ̄
+    np.testing.assert_allclose(plain[0][-1], looser_c[0][-1])  # … and has nothing behind it that c̄ could weigh
+    assert not np.allclose(plain[0][0], looser_c[0][0])
+
+
+def test_a_batch_is_its_split_trajectories_one_behind_the_other():
+    """A truncation inside it is bootstrapped from the episode's own last observation, never from the next episode."""
+    case = _case(steps=9, rows=1, ends=False)
+    case["truncated"][3, 0] = True
+    case["next_value"][3, 0] = 5.0
+    whole = v_trace(**case, gamma=GAMMA, lam=0.9)
+    parts = [
+        v_trace(**{name: array[part] for name, array in case.items()}, gamma=GAMMA, lam=0.9)
+        for part in (slice(0, 4), slice(4, 9))
+    ]
+    for number in range(2):
+        np.testing.assert_allclose(whole[number], np.concatenate([one[number] for one in parts]))
+
+
+def test_on_policy_it_is_the_n_step_return():
+    case = _case(ends=False) | {"ratio": np.ones((7, 3))}
+    target, advantage = v_trace(**case, gamma=GAMMA)
+    returned = case["next_value"][-1]
+    for t in range(6, -1, -1):
+        returned = case["reward"][t] + GAMMA * returned
+        np.testing.assert_allclose(target[t], returned)
+        np.testing.assert_allclose(advantage[t], returned - case["value"][t])
+
+
+SPACES = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
+
+
+def _batch(steps=6, rows=4, seed=0):
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(steps + 1, rows, 3)).astype(np.float32)
+    truncated = np.zeros((steps, rows), bool)
+    truncated[2, 1] = True
+    return {
+        "obs": obs,
+        "action": rng.integers(4, size=(steps, rows)),
+        "reward": rng.normal(size=(steps, rows)).astype(np.float32),
+        "terminated": rng.random((steps, rows)) < 0.1,
+        "truncated": truncated,
+        "final_obs": rng.normal(size=(1, 3)).astype(np.float32),
+        "final_at": np.array([2 * rows + 1]),
+        "mask": None,
+        "log_prob": rng.uniform(-2.5, -0.5, size=(steps, rows)).astype(np.float32),
+    }
+
+
+def test_the_gradient_is_that_of_the_papers_loss():
+    """ρ_s ∇log π (r_s + γ v_{s+1} − V(x_s)), the squared distance to v_s, and entropy; nothing through the targets."""
+    algorithm = IMPALA(*SPACES, IMPALASettings(gamma=GAMMA, max_gradient_norm=1e9, clip_pg_rho=0.8), seed=1)
+    batch = _batch()
+    network = algorithm.network
+    policy, value = network(torch.as_tensor(batch["obs"].reshape(-1, 3)))
+    value = value.reshape(7, 4)
+    with torch.no_grad():
+        last = network(torch.as_tensor(batch["final_obs"]))[1]
+    logs = torch.log_softmax(policy[:24], 1).reshape(6, 4, 4)
+    log_prob = logs.gather(2, torch.as_tensor(batch["action"])[..., None])[..., 0]
+    ratio = (log_prob.detach() - torch.as_tensor(batch["log_prob"])).exp().numpy().astype(np.float64)
+    next_value = value[1:].detach().numpy().copy()
+    next_value[2, 1] = last.item()
+    target, advantage = v_trace(
+        ratio,
+        batch["reward"],
+        batch["terminated"],
+        batch["truncated"],
+        value[:-1].detach().numpy(),
+        next_value,
+        gamma=GAMMA,
+    )
+    weighed = torch.as_tensor(np.minimum(ratio, 0.8) * advantage)
+    entropy = -(logs.exp() * logs).sum(2).mean()
+    loss = -(weighed * log_prob).mean() + 0.5 * (value[:-1] - torch.as_tensor(target)).square().mean() - 0.01 * entropy
+    wanted = torch.autograd.grad(loss, list(network.parameters()))
+    seen = []
+    algorithm.optimizer.step = lambda _rate: seen.append([one.grad.clone() for one in network.parameters()])
+    algorithm.learn(batch)
+    for one, other in zip(seen[0], wanted, strict=True):
+        torch.testing.assert_close(one, other.float(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_fused_and_autograd_agree(name):
+    algorithm, settings = find_algorithm(name)
+    from operant.models.settings import ModelSettings
+
+    weights = []
+    for fused in (True, False):
+        one = algorithm(*SPACES, fill(settings, {"gamma": GAMMA}), ModelSettings(hidden=(8,), fused=fused), 1)
+        one.learn(_batch())
+        weights.append(one.weights())
+    for key, value in weights[0].items():
+        np.testing.assert_allclose(value, weights[1][key], rtol=1e-3, atol=1e-5)
+
+
+def test_merged_rollouts_are_learned_from_as_one():
+    """Two workers' trajectories side by side, with the last observation of a truncated episode at its new place."""
+    whole = _batch(rows=5)
+    whole["final_at"] = np.array([2 * 5 + 1])
+    left = {name: None if value is None else value[:, :2] for name, value in whole.items() if "final" not in name}
+    right = {name: None if value is None else value[:, 2:] for name, value in whole.items() if "final" not in name}
+    left |= {"final_obs": whole["final_obs"], "final_at": np.array([2 * 2 + 1])}
+    right |= {"final_obs": np.zeros((0, 0), np.float32), "final_at": np.zeros(0, np.int64)}
+    merged = merge_rollouts([left, right])
+    for name, value in whole.items():
+        if value is not None:
+            np.testing.assert_array_equal(merged[name], value, err_msg=name)
+    other = merge_rollouts([right, left])
+    np.testing.assert_array_equal(other["final_at"], [2 * 5 + 3 + 1])
+
+
+def test_settings_that_make_no_sense_are_refused():
+    with pytest.raises(UsageError, match="max_lag is 0"):
+        IMPALASettings(max_lag=0)
+    with pytest.raises(UsageError, match="clip_c is 0"):
+        IMPALASettings(clip_c=0.0)
+
+
+class TestIMPALA(AlgorithmContract):
+    name = "impala"
+
+
+class TestRecurrentIMPALA(AlgorithmContract):
+    name = "impala"
+    settings = {"rollout": 8}  # noqa: RUF012
+    model = {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}  # noqa: RUF012
+
+
+class TestAPPO(AlgorithmContract):
+    name = "appo"
+    settings = {"rollout": 8, "minibatch": 12, "epochs": 2}  # noqa: RUF012

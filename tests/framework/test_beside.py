@@ -1,0 +1,88 @@
+"""Workers beside a process that goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import mains
+import psutil
+import pytest
+from tests.machine import patience, wait_until
+
+from operant.framework import Parallel, Task
+from operant.framework.parallel.queues import QueueSettings
+
+
+def _take(router, wanted: int) -> list[tuple[int, int]]:
+    queue = router.queue("numbers", QueueSettings(4, "block", None))
+    return [queue.get(timeout=patience(60)) for _ in range(wanted)]
+
+
+def _workers() -> list[psutil.Process]:
+    return [one for one in psutil.Process().children() if "resource_tracker" not in " ".join(one.cmdline())]
+
+
+def test_this_process_is_node_0_and_ends_the_others(tmp_path: Path) -> None:
+    with Parallel.beside(2, mains.feed, str(tmp_path)) as router, Task(router=router) as task:
+        taken = _take(router, 40)
+        assert task.match_labels("node.0") and len(_workers()) == 2
+    assert {node for node, _ in taken} <= {1, 2}
+    for node in (1, 2):
+        numbers = [number for one, number in taken if one == node]
+        assert numbers == list(range(len(numbers)))  # none lost, none twice
+    assert not _workers()
+
+
+@pytest.mark.parametrize("how", ["kill", "raise", "stop"])
+def test_who_dies_raises_or_falls_silent_is_told_and_replaced(tmp_path: Path, how: str) -> None:
+    told: list[tuple[int, str]] = []
+    beside = Parallel.beside(
+        1,
+        mains.feed,
+        str(tmp_path),
+        how,
+        stall_timeout=patience(1.0) if how == "stop" else None,
+        on_restart=lambda node, why: told.append((node, why)),
+    )
+    with beside as router, Task(router=router):
+        taken = _take(router, 8)
+    assert [number for _, number in taken] == [0, 1, 2, 0, 1, 2, 3, 4]
+    reason = {"kill": "SIGKILL", "raise": "no more numbers", "stop": "stall_timeout"}[how]
+    assert len(told) == 1 and told[0][0] == 1 and reason in told[0][1]
+    assert not _workers()
+
+
+def test_an_error_of_this_process_ends_the_others(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), Parallel.beside(1, mains.feed, str(tmp_path)) as router, Task(router=router):
+        _take(router, 2)
+        raise KeyError("mine")
+    assert not _workers()
+
+
+def test_workers_end_when_this_process_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; sys.path[:0] = sys.argv[2:]\nimport mains\nfrom operant.framework import Parallel\n"
+        "with Parallel.beside(2, mains.feed, sys.argv[1]):\n    time.sleep(600)\n"
+    )
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    here = Path(__file__).parent
+    script = tmp_path / "program.py"
+    script.write_text("if __name__ == '__main__':\n    " + program.replace("\n", "\n    "))
+    process = subprocess.Popen([sys.executable, str(script), str(marks), str(here)])
+    wait_until(lambda: len([one for one in marks.iterdir() if one.read_text()]) == 2, "two workers", 60)
+    pids = [int(one.read_text()) for one in marks.iterdir()]
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: not any(_lives(pid) for pid in pids), "the end of the workers")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
