@@ -13,7 +13,7 @@ from tests.machine import patience
 
 from operant.errors import UsageError
 from operant.harness.application import run_tree
-from operant.harness.command import _as_space, _split, _todays_override, main
+from operant.harness.command import _as_space, _for_hydra, _split, _todays_override, main
 from operant.harness.own import own_config
 from operant.harness.results import StopConditions
 from operant.harness.tree import Origins, make_plan
@@ -155,6 +155,10 @@ def test_sweeps_are_spaces() -> None:
     assert _as_space("training.n_step=1,3") == "++training.n_step={type: Categorical, data: [1, 3]}"
     assert _as_space("training.lr=3") == "training.lr=3"
     assert _split(["a=1", "-cn", "dqn", "b=2"]) == (["-cn", "dqn"], ["a=1", "b=2"])
+    words = ["cli.mode=tune", "-cn", "dqn", "training.n_step=1,3", "--trust"]
+    space = "++training.n_step={type: Categorical, data: [1, 3]}"
+    assert _for_hydra(words) == ["-cn", "dqn", "++cli.mode=tune", space, "++algo.trust=true"]
+    assert "++training.n_step=1,3" in _for_hydra(["cli.mode=train", *words[1:], "--multirun"])
 
 
 def test_a_search_over_the_tree(tmp_path: Path) -> None:

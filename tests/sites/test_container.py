@@ -15,6 +15,7 @@ from tests.machine import patience, wait_until
 
 from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission
+from operant.sites.cluster_jobs import SiteRefusedError
 from operant.sites.container import ContainerSite
 from operant.testing import SiteContract
 
@@ -117,6 +118,12 @@ def test_what_is_asked_of_an_engine(
     site = ContainerSite(tmp_path, image="any:1", engine=engine, volumes=["/data", "/a:/b:ro"], **settings)
     volumes = ["--volume=/data:/data", "--volume=/a:/b:ro", f"--volume={tmp_path}:{tmp_path}"]
     assert site._options(Submission("0/1/x", "0", 1, [], tmp_path, tmp_path)) == [*volumes, *asked]
+
+
+def test_without_an_engine_nothing_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SiteRefusedError, match="there is none of podman, docker, apptainer"):
+        ContainerSite(tmp_path, image="any:1").start(lambda event: None)
 
 
 class TestApptainer(SiteContract):

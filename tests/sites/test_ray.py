@@ -17,6 +17,7 @@ from tests.machine import patience, wait_until
 from operant.errors import ConfigError
 from operant.sites import Event, Site, Submission
 from operant.sites.channel import channel_token
+from operant.sites.cluster_jobs import SiteRefusedError
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
 
@@ -117,6 +118,23 @@ def test_the_token_of_the_channel_is_uploaded_and_not_shown(tmp_path: Path) -> N
     shown = str([job.process.args, job.options["runtime_env"]["env_vars"], job.metadata])
     key = (tmp_path / "site" / "channel.key").read_bytes()
     assert channel_token(key, "0/1/secret") not in shown and "secret" not in shown
+
+
+def test_a_search_without_a_head_is_told_so_before_anything_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    with pytest.raises(SiteRefusedError, match="which Ray"):
+        RaySite(tmp_path).start(lambda event: None)
+    site, stand_in = RaySite(tmp_path), StandIn(tmp_path)
+
+    def refuse() -> None:
+        raise RuntimeError("Request failed with status code 401: Unauthorized: no token.")
+
+    stand_in.list_jobs = refuse  # type: ignore[assignment, method-assign]
+    site.connect = lambda: stand_in  # type: ignore[method-assign]
+    with pytest.raises(SiteRefusedError, match="no token"):
+        site.start(lambda event: None)
 
 
 def test_what_is_asked_of_ray(tmp_path: Path) -> None:

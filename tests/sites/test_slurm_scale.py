@@ -280,7 +280,7 @@ def test_a_search_of_a_thousand_real_processes(tmp_path: Path) -> None:
     assert [job["reward"] for job in search.jobs().values()] == list(range(count))
     assert search.counts() == dict.fromkeys(range(count), 1)  # nothing lost, nothing doubled
     looks = [at for at, name in cluster.calls if name == "squeue"]
-    assert min(later - at for at, later in pairwise(looks)) >= 4.5 and peak < 300e6  # the calls themselves take a while
+    assert len(looks) <= (looks[-1] - looks[0]) / 5.0 + 2 and peak < 300e6  # one in five seconds; commands come late
 
 
 class Confused(Site):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -44,13 +45,16 @@ class FakeNode:
         self._core.patch_node(NAME, {"spec": {"taints": None}})
 
     def _run(self) -> None:
+        from kubernetes.client.exceptions import NotFoundException
+
         beats = 0
         while not self._ends.wait(0.1):
             beats += 1
             if beats % int(_HEARTBEAT / 0.1) == 0:
                 self._say_ready()
             for pod in self._core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={NAME}").items:
-                self._see_to(pod)
+                with contextlib.suppress(NotFoundException):  # somebody deleted it meanwhile
+                    self._see_to(pod)
 
     def _see_to(self, pod: Any) -> None:
         name, process = pod.metadata.uid, self._processes.get(pod.metadata.uid)

@@ -15,8 +15,8 @@ from operant.training import CheckpointError, CheckpointStore, resume, train
 
 PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
 A2C = {"name": "a2c"}
+TRPO = {"name": "trpo", "rollout": 16, "minibatch": 24, "value_epochs": 2}
 DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
-RAINBOWISH = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
 TD3 = {"name": "td3", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "noise": "ou"}
 SAC = {"name": "sac", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "prioritized": True}
 
@@ -77,10 +77,12 @@ def assert_same(one, other, path=""):
         (A2C, GYMNASIUM),
         (A2C, DICT),
         (A2C, HOPPER),
+        (TRPO, PENDULUM),
         (DQN, CARTPOLE),
         (DQN, GYMNASIUM),
         (DQN, MASKED),
-        (RAINBOWISH, CARTPOLE),
+        ({**DQN, "name": "rainbow", "prioritized": True}, CARTPOLE),
+        ({**DQN, "name": "qrdqn", "quantiles": 9}, GYMNASIUM),
         (TD3, PENDULUM),
         (SAC, PENDULUM),
         (SAC, HOPPER),
@@ -157,7 +159,7 @@ def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+@pytest.mark.parametrize("algorithm", [PPO, A2C, DQN], ids=["ppo", "a2c", "dqn"])
 def test_what_a_policy_remembers_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, CARTPOLE, recurrent="lstm", recurrent_size=8, sequence=6)
 

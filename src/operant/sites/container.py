@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from operant._util.files import write_file
 from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError
 from operant.sites import wrapper
-from operant.sites.base import SITES, Submission
+from operant.sites.base import SITES, Event, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
 from operant.tracking.identity import is_alive
@@ -121,6 +121,10 @@ class ContainerSite(ClusterSite):
         if found is None:
             raise SiteRefusedError(f"there is none of {', '.join(ENGINES)} on this machine")
         return found
+
+    def start(self, emit: Callable[[Event], None]) -> None:
+        _ = self.engine  # none is told before anything is submitted
+        super().start(emit)
 
     # -- the three verbs ------------------------------------------------------------------------------------------
 

@@ -109,6 +109,11 @@ class RaySite(ClusterSite):
             return str(error)
         return None
 
+    def start(self, emit: Callable[[Event], None]) -> None:
+        with contextlib.suppress(SiteAwayError):  # that passes; no address or a wrong token does not
+            self.look()
+        super().start(emit)
+
     def launch(self, batch: Batch) -> list[str]:
         (job,) = batch.jobs
         name = f"{self.prefix}-{batch.name}"
@@ -172,14 +177,14 @@ class RaySite(ClusterSite):
 
     def connect(self) -> Any:
         """Ray's client of the Jobs API."""
-        try:
-            from ray.job_submission import JobSubmissionClient
-        except ImportError:
-            raise MissingExtraError("the site ray", "ray") from None
         if self.head is None:
             raise SiteRefusedError(
                 "which Ray? Name its head as `address`, or by RAY_API_SERVER_ADDRESS: http://head:8265"
             )
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError:
+            raise MissingExtraError("the site ray", "ray") from None
         return JobSubmissionClient(self.head)
 
     def _call(self, verb: str, *args: Any, **options: Any) -> Any:

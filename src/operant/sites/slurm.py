@@ -163,6 +163,8 @@ class SlurmSite(ClusterSite):
             try:
                 self.run(["sbatch", "--test-only", *options], "#!/bin/sh\n")
             except SiteRefusedError as error:
+                if shutil.which("sbatch") is None:
+                    raise
                 if _INVALID.search(str(error)):
                     raise ConfigError(f"Slurm refuses such jobs: {error}", ("site",)) from None
         super().start(emit)

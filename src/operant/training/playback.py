@@ -10,6 +10,8 @@ import gymnasium
 import numpy as np
 
 from operant.algorithms import Policy, find_algorithm
+from operant.data import tree_map
+from operant.data.batches import write_recorded
 from operant.envs import make_env
 from operant.envs.vector import Step
 from operant.envs.window import Window
@@ -165,6 +167,36 @@ def record_episodes(
     env.close()
     policy.returns = list(log.returns)
     return frames
+
+
+def record_transitions(policy: LoadedPolicy, path: Path, episodes: int, seed: int = 0, explore: bool = False) -> int:
+    """Write whole episodes for `operant.data.batches.read_recorded`: observations and actions as the environment has
+    them. Their returns are `policy.returns` then.
+
+    :param explore: act as in training, not greedily.
+    """
+    env, log = policy.env, EpisodeLog(episodes)
+    player = Player(policy.policy, env, policy.normalizer, np.random.default_rng([seed, 2]) if explore else None)
+    obs = tree_map(np.array, env.reset(seed))
+    steps: list[dict[str, Any]] = []
+    try:
+        while log.count < episodes:
+            step = player.step(obs)
+            happened = {
+                "obs": obs,
+                "action": player.action,
+                "reward": step.reward.astype(np.float32),
+                "terminated": step.terminated,
+                "truncated": step.truncated,
+                "next_obs": step.next_obs,
+            }
+            steps.append(tree_map(np.array, happened))
+            obs = tree_map(np.array, step.obs)
+            log.add(step)
+    finally:
+        env.close()
+    policy.returns = list(log.returns)
+    return write_recorded(path, steps)
 
 
 def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second: int = 30) -> None:
