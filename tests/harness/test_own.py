@@ -16,7 +16,7 @@ from operant.harness.application import run_tree
 from operant.harness.command import _as_space, _for_hydra, _split, _todays_override, main
 from operant.harness.own import own_config
 from operant.harness.results import StopConditions
-from operant.harness.tree import Origins, make_plan
+from operant.harness.tree import Origins, flag, make_plan
 from operant.harness.tuning import _keep_tree
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
@@ -231,3 +231,11 @@ def test_a_limit_by_todays_name_wins_over_a_default_by_its_older_one() -> None:
     plan = make_plan(composed("config", "++stop_conditions={env_runners/episode_return_mean: 300}"))
     assert plan.stop_conditions["env_runners/episode_return_mean"] == 300
     assert any("gives way" in line for line in plan.said)
+
+
+def test_trust_is_said_in_so_many_words(tmp_path: Path) -> None:
+    for word in ("no", "off", "0"):
+        with pytest.raises(UsageError, match=r"algo.trust .*is true or false"):
+            make_plan(composed("dqn", f"++algo.trust={word}"))
+    for words in ((), ("algo.trust=true",)):
+        assert flag(make_plan(composed("dqn", *words)), "algo", "trust") == bool(words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 
 import numpy as np
@@ -208,6 +209,11 @@ def _become_file(path):
     path.write_text("")
 
 
+def _become_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
 def _become_folder(path):
     path.unlink()
     path.mkdir()
@@ -233,6 +239,9 @@ def test_a_checkpoint_comes_back_as_it_was(saved):
         (lambda path: (path / "state.json").write_text("[" * 200_000), "not JSON"),
         (lambda path: _become_folder(path / "state.json"), "cannot be read"),
         (lambda path: _become_folder(path / "state.npz"), "cannot be read"),
+        (lambda path: _become_pipe(path / "state.json"), "no regular file"),
+        (lambda path: _become_pipe(path / "state.npz"), "no regular file"),
+        (lambda path: _become_pipe(next((path.parent / "replay").iterdir())), "is damaged"),
         (lambda path: next((path.parent / "replay").iterdir()).unlink(), "is missing"),
         (lambda path: next((path.parent / "replay").iterdir()).write_bytes(b"PK"), "is damaged"),
         (lambda path: _flip_a_bit(next((path.parent / "replay").iterdir()), b"row.npy"), "is damaged"),
