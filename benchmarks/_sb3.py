@@ -9,9 +9,11 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["CONTINUOUS", "Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
+__all__ = ["CONTINUOUS", "NOT_THERE", "Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
 
 CONTINUOUS = ("ddpg", "td3", "sac")
+NOT_THERE = ("c51", "rainbow")
+"""What SB3 has not; our own settings then stand for its words."""
 POSITIONS = {
     "operant.envs.positions:CartPolePositions": ("CartPole-v1", [0, 2]),
     "operant.envs.positions:PendulumPositions": ("Pendulum-v1", [0, 1]),
@@ -24,11 +26,17 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Our config in SB3's words, as plain values: everything that decides what SB3 does, and nothing else."""
     ours, model, env = config["algorithm"], config["model"], config["env"]
     common = {"gamma": ours["gamma"], "learning_rate": ours["learning_rate"]}
-    if ours["name"] not in CONTINUOUS:
+    if ours["name"] in NOT_THERE:
+        common = dict(ours)
+    elif ours["name"] not in (*CONTINUOUS, "trpo"):
         common["max_grad_norm"] = ours["max_gradient_norm"]
-    if ours["name"] in CONTINUOUS:
+    if ours["name"] in NOT_THERE:
+        own = {}
+    elif ours["name"] in CONTINUOUS:
         own = _continuous(ours)
-    elif ours["name"] == "dqn":
+    elif ours["name"] == "trpo":
+        own = _trpo(ours)
+    elif ours["name"] in ("dqn", "qrdqn"):
         own = {
             "batch_size": ours["batch"],
             "buffer_size": ours["buffer"],
@@ -48,6 +56,8 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
             "vf_coef": ours["value_weight"],
             "normalize_advantage": ours["normalize_advantage"],
         }
+    if ours["name"] == "qrdqn":
+        own["n_quantiles"] = ours["quantiles"]
     if ours["name"] == "a2c":
         own["use_rms_prop"] = ours["optimizer"] == "rmsprop"
     if model["state_noise"]:
@@ -65,6 +75,21 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
             if ours.get(key)
         ),
         "model": {key: model[key] for key in ("hidden", "activation", "orthogonal", "log_std", *_memory(model))},
+    }
+
+
+def _trpo(ours: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "n_steps": ours["rollout"],
+        "batch_size": ours["minibatch"],
+        "gae_lambda": ours["gae_lambda"],
+        "normalize_advantage": ours["normalize_advantage"],
+        "cg_max_steps": ours["conjugate_steps"],
+        "cg_damping": ours["damping"],
+        "line_search_shrinking_factor": ours["line_search_shrink"],
+        "line_search_max_iter": ours["line_search_steps"],
+        "n_critic_updates": ours["value_epochs"],
+        "target_kl": ours["max_kl"],
     }
 
 
@@ -136,6 +161,8 @@ def make_model(settings: dict[str, Any], seed: int, library: str = "sb3") -> Any
         policy["n_critics"] = arguments.pop("critics")
         if scale := arguments.pop("noise_scale", 0.0):
             arguments["action_noise"] = _gaussian(scale, env.action_space.shape)
+    elif algorithm == "qrdqn":
+        policy["n_quantiles"] = arguments.pop("n_quantiles")
     elif algorithm != "dqn":
         policy |= {"ortho_init": model["orthogonal"]}
     if hasattr(env.action_space, "low") and (algorithm not in CONTINUOUS or arguments.get("use_sde")):
@@ -162,6 +189,8 @@ def make_model(settings: dict[str, Any], seed: int, library: str = "sb3") -> Any
             raise SystemExit("SB3-contrib's memory is an LSTM")
         policy["lstm_hidden_size"] = model["recurrent_size"]
         return RecurrentPPO("MlpLstmPolicy", env, policy_kwargs=policy, seed=seed, verbose=0, **arguments)
+    if algorithm in ("qrdqn", "trpo"):
+        import sb3_contrib as peer
     made = getattr(peer, algorithm.upper())
     return made("MlpPolicy", env, policy_kwargs=policy, seed=seed, verbose=0, **arguments)
 
@@ -212,7 +241,7 @@ class Trainer:
         """What `model.learn` does, up to so many steps; `learn` itself would measure its schedules by the part."""
         model = self._model
         while model.num_timesteps < until:
-            if self._settings["algorithm"] == "dqn":
+            if self._settings["algorithm"] in ("dqn", "qrdqn"):
                 model.collect_rollouts(
                     model.env,
                     train_freq=model.train_freq,

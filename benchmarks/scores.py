@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers, pinned
-from _sb3 import POSITIONS, fingerprint, make_model, make_vector_env, sb3_settings
+from _sb3 import NOT_THERE, POSITIONS, fingerprint, make_model, make_vector_env, sb3_settings
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "scores.json"
@@ -45,6 +45,11 @@ ROWS: dict[str, int | None] = {
     "pendulum-positions-ppo": None,
     "mountaincarcontinuous-positions-ppo": None,
     "cartpole-dqn": 20_000,
+    "cartpole-c51": None,
+    "cartpole-qrdqn": 20_000,
+    "cartpole-rainbow": None,
+    "cartpole-trpo": None,
+    "pendulum-trpo": None,
     "cartpole-a2c": 100_000,
     "acrobot-ppo": 100_000,
     "acrobot-dqn": 10_000,
@@ -259,7 +264,7 @@ def random_return(env: dict[str, Any], results: Results) -> float:
 def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
     """The first line of a preset: what it is for, and what was measured after how many steps (ours, the peer's)."""
     algorithm, whole, peer = config["algorithm"]["name"], config["total_steps"], peer_of(config["name"])
-    name = "best" if algorithm == "dqn" else "last"
+    name = "best" if algorithm in ("dqn", "c51", "qrdqn", "rainbow") else "last"
     parts = []
     for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
         if len(ours) == SEEDS:
@@ -306,7 +311,8 @@ def gather(
         found = []
         for seed in seeds:
             one = None if anew and side == "operant" else results.get(name, row, seed)
-            if one is None and side in runs:
+            there = side == "operant" or config["algorithm"]["name"] not in NOT_THERE
+            if one is None and side in runs and there:
                 one = run_apart(library, given, seed)
                 if one is not None:
                     one["command"] = f"{command} {seed} --only {side}"

@@ -82,15 +82,15 @@ def _fit(hint: Any, value: Any, place: str) -> Any:
         if isinstance(value, hint):
             return value
         if not isinstance(value, Mapping):
-            raise UsageError(f"{place!r} is a group of settings, got {value!r}")
+            raise UsageError(f"{place!r} is a group of settings, got {value!r:.200}")
         return fill(hint, value, place)
     if origin is tuple:
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise UsageError(f"{place!r} is a list such as [64, 64], got {value!r}")
+            raise UsageError(f"{place!r} is a list such as [64, 64], got {value!r:.200}")
         return tuple(_fit(typing.get_args(hint)[0], one, place) for one in value)
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise UsageError(f"{place!r} is a group of names and values, got {value!r}")
+            raise UsageError(f"{place!r} is a group of names and values, got {value!r:.200}")
         return dict(value)
     return _fit_number_or_text(hint, value, place)
 
@@ -104,11 +104,11 @@ def _fit_number_or_text(hint: Any, value: Any, place: str) -> Any:
         # YAML 1.1 reads 1e-3 as text; whole numbers may be written as 1e6.
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = None
         if number is not None and hint is float:
             return number
         if number is not None and number.is_integer():
             return int(number)
     names = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-    raise UsageError(f"{place!r} is {names.get(hint, hint)}, got {value!r}")
+    raise UsageError(f"{place!r} is {names.get(hint, hint)}, got {value!r:.200}")

@@ -32,15 +32,45 @@ class TestRecurrentA2C(AlgorithmContract):
     model: ClassVar = {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}
 
 
+class TestTRPO(AlgorithmContract):
+    name = "trpo"
+    settings: ClassVar = {"rollout": 8, "minibatch": 12, "value_epochs": 2, "conjugate_steps": 3}
+
+
 class TestDQN(AlgorithmContract):
     name = "dqn"
     settings = REPLAY
     envs = DISCRETE
 
 
+class TestRecurrentDQN(AlgorithmContract):
+    name = "dqn"
+    settings: ClassVar = {**REPLAY, "prioritized": True, "n_step": 2}
+    model: ClassVar = {"hidden": [8], "recurrent": "lstm", "recurrent_size": 8, "sequence": 5, "burn_in": 3}
+    envs = DISCRETE
+
+
 class TestPrioritizedDQN(AlgorithmContract):
     name = "dqn"
     settings: ClassVar = {**REPLAY, "prioritized": True, "n_step": 3, "dueling": True}
+    envs = DISCRETE
+
+
+class TestC51(AlgorithmContract):
+    name = "c51"
+    settings: ClassVar = {**REPLAY, "atoms": 7}
+    envs = DISCRETE
+
+
+class TestQRDQN(AlgorithmContract):
+    name = "qrdqn"
+    settings: ClassVar = {**REPLAY, "quantiles": 5, "prioritized": True}
+    envs = DISCRETE
+
+
+class TestRainbow(AlgorithmContract):
+    name = "rainbow"
+    settings: ClassVar = {**REPLAY, "atoms": 7}
     envs = DISCRETE
 
 

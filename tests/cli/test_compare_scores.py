@@ -73,9 +73,17 @@ def test_charts_of_it(suffix, capsys):
         (["easy-a", "easy-a"], "two groups are called easy-a"),
         (["easy-a", "--range", "Hard=0,1"], "a range is given for 'Hard'"),
         (["easy-a", "--range", "Easy=1"], "--range is ENV=LOW,HIGH"),
+        (["easy-a", "--range", "Easy=-inf,inf"], "--range is ENV=LOW,HIGH"),
         (["easy-a", "--out", "x.gif"], "--out ends in"),
     ],
 )
 def test_mistakes_are_told(words, message, capsys):
     assert main(["compare-scores", *words]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_returns_that_no_mean_has_a_place_for_are_told(value, capsys):
+    record("odd-seed0", "Easy", 0, 1.0, value)
+    assert main(["compare-scores", "easy-a", "odd"]) == 1
+    assert f"has a return of {value:g}" in capsys.readouterr().err

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from tests.fuzz.driver import Fuzz, confused, few_or_many
 
-from operant.training import checkpoints
+from operant.training import checkpoints, train
 from operant.training.checkpoints import CheckpointStore, read_weights, write_weights
+from operant.training.playback import LoadedPolicy
 
 STATE = {
     "config": {"env": {"id": "CartPole-v1"}, "seed": 3, "lr": 0.1},
@@ -115,6 +116,29 @@ def read_both(folder: Path, data: bytes) -> Any:
     return plain(list(read_weights(path)))
 
 
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    config = {
+        "env": {"id": "CartPole-v1", "normalize_obs": True},
+        "algorithm": {"name": "a2c"},
+        "model": {"hidden": [8]},
+        "total_steps": 100,
+        "evaluation": {"episodes": 1},
+    }
+    path = train(config, root=tmp_path_factory.mktemp("policy")).folder / "best" / "weights.safetensors"
+    return [joined(path.with_suffix(".json").read_bytes(), path.read_bytes())]
+
+
+def read_policy(folder: Path, data: bytes) -> Any:
+    path = folder / "weights.safetensors"
+    for suffix, part in zip((".json", ".safetensors"), parts_of(data), strict=True):
+        path.with_suffix(suffix).write_bytes(part)
+    found = LoadedPolicy(path)
+    found.play(found.env.reset(0))
+    found.env.close()
+    return found.step, found.mean_return, plain(found.policy.weights())
+
+
 def forge_weights(rng: random.Random, data: bytes) -> bytes:
     document, content = json.loads(parts_of(data)[0]), parts_of(data)[1]
     if rng.random() < 0.5:
@@ -125,6 +149,11 @@ def forge_weights(rng: random.Random, data: bytes) -> bytes:
     except UnicodeEncodeError:
         header = b"{}"
     return with_checksums(document, len(header).to_bytes(8, "little") + header + content[8 + length :])
+
+
+@few_or_many(60)
+def test_policies(policy: list[bytes], tmp_path: Path, tries: int, first: int) -> None:
+    Fuzz("policy", read_policy, policy, lambda _: False, forge_weights).run(tmp_path, tries, first)
 
 
 @few_or_many(500)

@@ -11,6 +11,7 @@ from tests.fuzz.driver import Fuzz, confused, few_or_many
 
 from operant.errors import ConfigError
 from operant.schedulers.planning.plan import load_plan
+from operant.training.targets import load_config
 
 SEARCH = """
 task:
@@ -29,6 +30,13 @@ seeds: [0, 1, 2]
 racing: true
 final_check: {top: 1, seeds: 2}
 """
+TRAINING = """
+env: {id: CartPole-v1, num_envs: 2, arguments: {max_episode_steps: 100}}
+algorithm: {name: ppo, gamma: 0.98, rollout: 32}
+model: {hidden: [32, 32], activation: tanh}
+total_steps: 1000
+evaluation: {episodes: 3, stop_value: 450}
+"""
 LAUGHS = "".join(f"{n}: &{n} [*{p}, *{p}, *{p}]\n" for p, n in zip("abcdefghij", "bcdefghijk", strict=True))
 BOMBS = (
     f"a: &a [x]\n{LAUGHS}",
@@ -46,6 +54,11 @@ def read(folder: Path, data: bytes) -> Any:
     return load_plan(folder / "search.yaml", folder=folder).digest
 
 
+def read_training(folder: Path, data: bytes) -> Any:
+    (folder / "training.yaml").write_bytes(data)
+    return repr(load_config(str(folder / "training.yaml")))
+
+
 def forge(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.2:
         at = rng.choice([place for place, byte in enumerate(data) if byte == ord("\n")])
@@ -60,6 +73,11 @@ def forge(rng: random.Random, data: bytes) -> bytes:
 @few_or_many(120)
 def test_search_files(tmp_path: Path, tries: int, first: int) -> None:
     Fuzz("yaml", read, [SEARCH.encode()], None, forge).run(tmp_path, tries, first)
+
+
+@few_or_many(60)
+def test_training_files(tmp_path: Path, tries: int, first: int) -> None:
+    Fuzz("training", read_training, [TRAINING.encode()], None, forge).run(tmp_path, tries, first)
 
 
 def test_a_sound_file_is_read(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from tests.machine import patience
 
 from operant.errors import UsageError
 from operant.harness.application import run_tree
-from operant.harness.command import _as_space, _split, _todays_override, main
+from operant.harness.command import _as_space, _for_hydra, _split, _todays_override, main
 from operant.harness.own import own_config
 from operant.harness.results import StopConditions
-from operant.harness.tree import Origins, make_plan
+from operant.harness.tree import Origins, flag, make_plan
 from operant.harness.tuning import _keep_tree
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
@@ -155,6 +155,10 @@ def test_sweeps_are_spaces() -> None:
     assert _as_space("training.n_step=1,3") == "++training.n_step={type: Categorical, data: [1, 3]}"
     assert _as_space("training.lr=3") == "training.lr=3"
     assert _split(["a=1", "-cn", "dqn", "b=2"]) == (["-cn", "dqn"], ["a=1", "b=2"])
+    words = ["cli.mode=tune", "-cn", "dqn", "training.n_step=1,3", "--trust"]
+    space = "++training.n_step={type: Categorical, data: [1, 3]}"
+    assert _for_hydra(words) == ["-cn", "dqn", "++cli.mode=tune", space, "++algo.trust=true"]
+    assert "++training.n_step=1,3" in _for_hydra(["cli.mode=train", *words[1:], "--multirun"])
 
 
 def test_a_search_over_the_tree(tmp_path: Path) -> None:
@@ -227,3 +231,11 @@ def test_a_limit_by_todays_name_wins_over_a_default_by_its_older_one() -> None:
     plan = make_plan(composed("config", "++stop_conditions={env_runners/episode_return_mean: 300}"))
     assert plan.stop_conditions["env_runners/episode_return_mean"] == 300
     assert any("gives way" in line for line in plan.said)
+
+
+def test_trust_is_said_in_so_many_words(tmp_path: Path) -> None:
+    for word in ("no", "off", "0"):
+        with pytest.raises(UsageError, match=r"algo.trust .*is true or false"):
+            make_plan(composed("dqn", f"++algo.trust={word}"))
+    for words in ((), ("algo.trust=true",)):
+        assert flag(make_plan(composed("dqn", *words)), "algo", "trust") == bool(words)

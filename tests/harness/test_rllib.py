@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +19,13 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason=
 
 
 @pytest.fixture(autouse=True)
-def authenticated(monkeypatch: pytest.MonkeyPatch) -> None:
+def authenticated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    with warnings.catch_warnings():  # Ray does not wait for the processes that it has ended
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.mark.long

@@ -265,6 +265,8 @@ def test_a_sweep_that_does_not_learn_needs_no_metric() -> None:
     ("change", "message"),
     [
         ({"method": "bayse"}, "did you mean 'bayes'"),
+        ({"method": []}, "unknown method"),
+        ({"parameters": {"a": {"min": 0, "max": 10**400}}}, "must be a finite number"),
         ({"metric": {"goal": "minimize"}}, "needs a `name`"),
         ({"metric": None, "method": "bayes"}, "needs a `name`"),
         ({"metric": {"name": "x", "goal": "minimise"}}, "did you mean 'minimize'"),

@@ -6,7 +6,7 @@ import pytest
 from tests.sites.test_channel import Processes
 
 from operant.errors import ConfigError
-from operant.hpo import R, hpo, uniform
+from operant.hpo import R, choice, hpo, uniform
 from operant.schedulers.views.overview import describe
 from operant.sites import SITES, report
 from operant.tracking.places import find_root
@@ -41,6 +41,26 @@ def test_what_a_function_raises_and_reports_comes_back() -> None:
     jobs = describe(find_root() / "searches" / "lively")["jobs"]
     assert [job["status"] for job in jobs] == ["FINISHED", "ERROR"]
     assert "too large" in jobs[1]["error"]
+
+
+def test_a_result_that_the_function_left_itself_fails_that_trial_only() -> None:
+    def careless(config: dict[str, float]) -> dict[str, float]:
+        import os
+        from pathlib import Path
+
+        if config["x"] > 0.8:
+            return {"acc": config["x"]}
+        Path("result.json").write_text('{"acc": 9}' if config["x"] > 0.2 else "[" * 100_000, encoding="utf-8")
+        with Path("../reports").open("ab") as stream:
+            stream.write(b"1 0.5\nno report\n1 x\n-1 2\n" + b"9" * 5000 + b" 3\n")
+        os._exit(0)
+
+    search = hpo(careless).grid().maximize(R["acc"]).spaces({"x": choice([0.1, 0.5, 0.9])}).max_retries(0)
+    best = search.max_workers(3).site("local").name("careless").run()
+    assert best is not None and best[1] == {"acc": 0.9}
+    jobs = describe(find_root() / "searches" / "careless")["jobs"]
+    assert [job["status"] for job in jobs] == ["ERROR", "ERROR", "FINISHED"]
+    assert all("not by returning" in job["error"] for job in jobs[:2])
 
 
 def test_a_wrong_setting_is_told_before_anything_starts() -> None:

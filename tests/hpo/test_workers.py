@@ -24,6 +24,16 @@ from operant.tracking.places import find_root
 KINDS = ("thread", "process")
 
 
+class Unreadable:
+    """Fails whoever looks at it: this process, or the one that it is sent to."""
+
+    def __float__(self) -> float:
+        raise LookupError("no number")
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
 def grid(function: Any, kind: str, last: int, workers: int = 1) -> Any:
     made = hpo(function).grid(silent=True).workers(kind).max_workers(workers).maximize(R)
     return made.spaces({"a": randint(1, last)})
@@ -56,6 +66,21 @@ def test_processes_run_at_the_same_time() -> None:
     search.run()
     pids = {one.result for one in search.history}
     assert len(pids) == 3 and os.getpid() not in pids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_a_function_returns_it_fails_its_own_trial_only(kind: str) -> None:
+    def odd(config: dict[str, int]) -> Any:
+        deep: Any = 1
+        for _ in range(5000):
+            deep = [deep]
+        return ({"acc": 10**400}, {"acc": 0.5}, {"acc": Unreadable()}, {"acc": 0.1, "deep": deep})[config["a"] - 1]
+
+    search = hpo(odd).grid(silent=True).workers(kind).maximize(R["acc"]).spaces({"a": randint(1, 4)}).max_retries(0)
+    best = search.run()
+    assert best is not None and best[1] == {"acc": 0.5}
+    assert [one.status for one in search.history][:3] == ["ERROR", "FINISHED", "ERROR"]
+    assert "too large" in search.history[0].error
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,6 +11,7 @@ from operant.training import CheckpointStore, train
 ENVS = "operant.envs.identity:"
 PPO = {"name": "ppo", "rollout": 32, "minibatch": 64, "epochs": 6, "learning_rate": 3e-3, "gamma": 0.5}
 A2C = {"name": "a2c", "rollout": 8, "learning_rate": 3e-3, "gamma": 0.5, "optimizer": "adam"}
+TRPO = {"name": "trpo", "rollout": 32, "max_kl": 0.1, "damping": 0.01, "gamma": 0.5}
 DQN = {
     "name": "dqn",
     "train_every": 16,
@@ -23,6 +24,10 @@ DQN = {
     "gamma": 0.5,
     "exploration_fraction": 0.5,
 }
+RAINBOW = {
+    **{key: value for key, value in DQN.items() if key != "exploration_fraction"},
+    **{"name": "rainbow", "value_min": -1.0, "value_max": 3.0},
+}
 CONTROL = {"train_every": 8, "updates": 4, "learning_starts": 100, "batch": 64, "learning_rate": 3e-3, "gamma": 0.5}
 
 
@@ -34,7 +39,7 @@ def root(tmp_path):
 
 
 def config(env, algorithm, steps, **model):
-    relu = algorithm["name"] not in ("ppo", "a2c")
+    relu = algorithm["name"] not in ("ppo", "a2c", "trpo")
     return {
         "total_steps": steps,
         "env": {"id": ENVS + env, "num_envs": 8},
@@ -57,6 +62,7 @@ def config(env, algorithm, steps, **model):
         ("ContinuousIdentity", A2C, 24_000, -1.0),
         ("DictIdentity", A2C, 8_000, 18.0),
         ("MaskedIdentity", A2C, 8_000, 18.0),
+        ("DiscreteIdentity", TRPO, 8_000, 18.0),
         ("DiscreteIdentity", DQN, 6_000, 18.0),
         ("DictIdentity", DQN, 3_500, 18.0),
         ("MaskedIdentity", DQN, 4_000, 18.0),
@@ -66,6 +72,9 @@ def config(env, algorithm, steps, **model):
         ("ContinuousIdentity", {"name": "sac", **CONTROL}, 4_000, -1.0),
         ("MaskedIdentity", {"name": "discrete_sac", **CONTROL}, 4_000, 18.0),
         ("DiscreteIdentity", {**DQN, "dueling": True, "prioritized": True, "n_step": 3}, 8_000, 18.0),
+        ("DiscreteIdentity", {**DQN, "name": "c51", "value_min": -1.0, "value_max": 3.0}, 6_000, 18.0),
+        ("MaskedIdentity", {**DQN, "name": "qrdqn", "quantiles": 16}, 4_000, 18.0),
+        ("DiscreteIdentity", RAINBOW, 8_000, 18.0),
     ],
     ids=lambda one: one if isinstance(one, str) else one["name"] if isinstance(one, dict) else str(one),
 )
@@ -76,13 +85,18 @@ def test_it_learns(root, env, algorithm, steps, threshold):
 
 @pytest.mark.parametrize(
     ("algorithm", "steps"),
-    [({**PPO, "gamma": 0.9}, 10_000), ({**A2C, "gamma": 0.9, "learning_rate": 1e-2}, 16_000)],
+    [
+        ({**PPO, "gamma": 0.9}, 10_000),
+        ({**A2C, "gamma": 0.9, "learning_rate": 1e-2}, 16_000),
+        ({**DQN, "gamma": 0.9, "updates": 2, "batch": 32, "exploration_fraction": 0.3}, 3_000),
+    ],
     ids=lambda one: one["name"] if isinstance(one, dict) else "",
 )
 def test_it_learns_what_only_memory_can(root, algorithm, steps):
-    result = train(
-        config("MemoryIdentity", algorithm, steps, recurrent="gru", recurrent_size=16, hidden=[16]), root=root
-    )
+    memory = {"recurrent": "gru", "recurrent_size": 16, "hidden": [16]}
+    if algorithm["name"] == "dqn":
+        memory |= {"sequence": 8, "burn_in": 2}
+    result = train(config("MemoryIdentity", algorithm, steps, **memory), root=root)
     assert result.final_return >= 0.95
 
 

@@ -137,3 +137,9 @@ def test_a_search_without_a_tree_says_so(tmp_path):
     MujocoScheduler(tmp_path / "s", config()).run()
     with pytest.raises(UsageError, match="has no tree"):
         region_tree(tmp_path / "s")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, {"a": 1}, [], 3.5])
+def test_a_function_of_no_name_is_told(tmp_path, name):
+    with pytest.raises(ConfigError, match="unknown func_type"):
+        MujocoScheduler(tmp_path / "s", config(func_type=name))

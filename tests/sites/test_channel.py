@@ -238,6 +238,23 @@ def test_half_requests_lock_no_job_out(server: ChannelServer, monkeypatch: pytes
             assert one.recv(1) == b""
 
 
+def test_a_job_whose_bodies_never_come_locks_itself_out_alone(server: ChannelServer, tmp_path: Path) -> None:
+    other = tmp_path / "jobs" / "1" / "spec-1.json"
+    other.parent.mkdir()
+    other.write_text(json.dumps({"token": "1/1/secret"}), encoding="utf-8")
+    host, _, port = server.address.partition(":")
+    own, others = (server.environment(job, 1, f"{job}/1/secret")["OPERANT_CHANNEL_TOKEN"] for job in ("0", "1"))
+    with contextlib.ExitStack() as standing:
+        for number in range(40):
+            one = standing.enter_context(socket.create_connection((host, int(port)), patience(20)))
+            head = f"PUT /0/1/file?path=run/{number} HTTP/1.1\r\nAuthorization: Bearer {own}\r\n"
+            one.sendall(f"{head}Content-Length: 70000000\r\n\r\nhalf".encode())
+        wait_until(lambda: ask(server, "GET", "/0/1/spec", own) == 507)  # it asks again, later
+        wait_until(lambda: server._server._open.total() <= channel._MOST_OF_A_JOB)
+        assert ask(server, "GET", "/1/1/spec", others) == 200
+    wait_until(lambda: ask(server, "GET", "/0/1/spec", own) == 200)
+
+
 @pytest.mark.parametrize(
     "path",
     ["../1/stdout", "work/there.txt", "spec-1.json", "run/../spec-1.json", "/etc/x", "run", "out/result.json"],

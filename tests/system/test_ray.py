@@ -52,7 +52,9 @@ def cluster(head: Head, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     here = os.pathsep.join([str(MAINS), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     env = {"PYTHONPATH": here, "MARKS": str(tmp_path_factory.mktemp("marks"))}
     ray.init(address=head.address, _node_ip_address="127.0.0.2", log_to_driver=False, runtime_env={"env_vars": env})
-    yield
+    with pytest.MonkeyPatch.context() as patch:  # a worker's process imports for minutes where many want the cores
+        patch.setattr("operant.framework.parallel.supervisor._START_TIMEOUT", patience(120))
+        yield
     ray.shutdown()
 
 

@@ -247,3 +247,22 @@ def test_halves_of_characters_that_an_older_version_let_in_are_mended_when_read(
     line = b'{"type":"text","text":"\\ud800 \\uD83C\\uDFAF \\\\ud800"}'
     (record,) = decode_records(line)
     assert record["text"] == "\ufffd \U0001f3af \\ud800" and decode_blocks([line, line]) == [[record], [record]]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SummaryWriter("sound") as writer:
+        writer.add_scalar("x", 1.0, 1)
+    other = writer.run_dir / "seg-0123456789abcdef-0000.seg"
+    if kind == "pipe":
+        os.mkfifo(other)
+    elif kind == "folder":
+        other.mkdir()
+    else:
+        other.symlink_to("/dev/zero")
+    run = Run.open("last")
+    assert run.latest("x").value == 1.0
+    assert [one for one in run.damage if one.startswith(f"{other.name} cannot be read (")]
+    (row,) = Index(find_root()).rows()
+    assert row.last == {"x": 1.0}

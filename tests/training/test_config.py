@@ -157,8 +157,9 @@ def test_the_dialect_goes_both_ways(name):
         return
     main, create = to_di_engine(config.to_mapping())
     again = load_config({"main_config": main, "create_config": create})
+    of_dqn = {"double", "exploration_fraction", "exploration_steps", "learning_starts"}
     unsaid = {
-        "dqn": {"double", "exploration_fraction", "exploration_steps", "learning_starts"},
+        **dict.fromkeys(("dqn", "c51", "qrdqn", "rainbow"), of_dqn),
         "ppo": {"anneal_learning_rate", "anneal_clip", "optimizer_eps"},
         "a2c": {"anneal_learning_rate", "optimizer"},
         "ddpg": {"target_every"},

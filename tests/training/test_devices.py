@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.algorithms.test_imitation import EXPERT
 from tests.models.fake_device import FakeGPU, held_tensors, is_there
 
 from operant.errors import UsageError
@@ -27,6 +28,14 @@ CONFIGS: dict[str, Any] = {
         "model": {"state_noise": True},
     },
     "a2c": {"env": {"id": "Pendulum-v1", "num_envs": 2}, "algorithm": {"name": "a2c"}},
+    "trpo": {
+        "env": {"id": "Pendulum-v1", "num_envs": 2},
+        "algorithm": {"name": "trpo", "rollout": 50, "minibatch": 50},
+    },
+    "gail": {
+        "env": {"id": "operant.envs.identity:DiscreteIdentity", "num_envs": 2},
+        "algorithm": {"name": "gail", "rollout": 50, "epochs": 2, "expert": EXPERT},
+    },
     "lstm": {
         "env": {"id": "CartPole-v1", "num_envs": 2},
         "algorithm": {"name": "ppo", "rollout": 50, "epochs": 2},
@@ -39,6 +48,13 @@ CONFIGS: dict[str, Any] = {
     "dqn": {
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn", "prioritized": True, "dueling": True, "target_every": 100, "target_rate": 0.5},
+    },
+    "rainbow": {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "rainbow", "atoms": 9, "target_every": 100}},
+    "qrdqn": {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "qrdqn", "quantiles": 9, "target_every": 100}},
+    "dqn with memory": {
+        "env": {"id": "CartPole-v1"},
+        "algorithm": {"name": "dqn", "target_every": 100},
+        "model": {"recurrent": "gru", "recurrent_size": 8, "sequence": 6},
     },
     "dropout": {
         "env": {"id": "CartPole-v1"},

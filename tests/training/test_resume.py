@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 
 import numpy as np
@@ -15,8 +16,8 @@ from operant.training import CheckpointError, CheckpointStore, resume, train
 
 PPO = {"name": "ppo", "rollout": 16, "minibatch": 24, "epochs": 2}
 A2C = {"name": "a2c"}
+TRPO = {"name": "trpo", "rollout": 16, "minibatch": 24, "value_epochs": 2}
 DQN = {"name": "dqn", "train_every": 16, "updates": 4, "learning_starts": 50, "buffer": 300, "batch": 16}
-RAINBOWISH = {**DQN, "prioritized": True, "n_step": 3, "dueling": True}
 TD3 = {"name": "td3", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "noise": "ou"}
 SAC = {"name": "sac", "train_every": 8, "learning_starts": 64, "batch": 16, "buffer": 500, "prioritized": True}
 
@@ -77,10 +78,12 @@ def assert_same(one, other, path=""):
         (A2C, GYMNASIUM),
         (A2C, DICT),
         (A2C, HOPPER),
+        (TRPO, PENDULUM),
         (DQN, CARTPOLE),
         (DQN, GYMNASIUM),
         (DQN, MASKED),
-        (RAINBOWISH, CARTPOLE),
+        ({**DQN, "name": "rainbow", "prioritized": True}, CARTPOLE),
+        ({**DQN, "name": "qrdqn", "quantiles": 9}, GYMNASIUM),
         (TD3, PENDULUM),
         (SAC, PENDULUM),
         (SAC, HOPPER),
@@ -157,7 +160,7 @@ def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C], ids=["ppo", "a2c"])
+@pytest.mark.parametrize("algorithm", [PPO, A2C, DQN], ids=["ppo", "a2c", "dqn"])
 def test_what_a_policy_remembers_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, CARTPOLE, recurrent="lstm", recurrent_size=8, sequence=6)
 
@@ -206,6 +209,11 @@ def _become_file(path):
     path.write_text("")
 
 
+def _become_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
 def _become_folder(path):
     path.unlink()
     path.mkdir()
@@ -231,6 +239,9 @@ def test_a_checkpoint_comes_back_as_it_was(saved):
         (lambda path: (path / "state.json").write_text("[" * 200_000), "not JSON"),
         (lambda path: _become_folder(path / "state.json"), "cannot be read"),
         (lambda path: _become_folder(path / "state.npz"), "cannot be read"),
+        (lambda path: _become_pipe(path / "state.json"), "no regular file"),
+        (lambda path: _become_pipe(path / "state.npz"), "no regular file"),
+        (lambda path: _become_pipe(next((path.parent / "replay").iterdir())), "is damaged"),
         (lambda path: next((path.parent / "replay").iterdir()).unlink(), "is missing"),
         (lambda path: next((path.parent / "replay").iterdir()).write_bytes(b"PK"), "is damaged"),
         (lambda path: _flip_a_bit(next((path.parent / "replay").iterdir()), b"row.npy"), "is damaged"),

@@ -14,6 +14,7 @@ from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training import load_policy, resume, train
 from operant.training.checkpoints import CheckpointStore, read_weights, write_weights
+from operant.training.targets import load_config
 from operant.training.trust import Untrusted, check_trust, code_names
 
 SMALL = {
@@ -82,6 +83,15 @@ def test_what_this_user_recorded_here_needs_no_question(root: Path, home: Path) 
     load_policy(run_id, root, trust=["gymnasium.envs.classic_control:CartPoleEnv"])
     resume(run_id, ["total_steps=400"], root=root, trust=True)
     resume(run_id, ["total_steps=500"], root=root)  # once is enough: it is this user's now
+
+
+def test_a_config_of_ones_own_names_code_itself(root: Path, home: Path) -> None:
+    own = {**SMALL, "env": {"id": "gymnasium.envs.classic_control:CartPoleEnv", "arguments": {}}}
+    run_id = train(own, root=root).run_id
+    (home / "operant" / "key").unlink()
+    with pytest.raises(Untrusted):
+        resume(run_id, root=root)
+    resume(run_id, root=root, config=load_config({**own, "total_steps": 300}))
 
 
 def test_a_key_that_others_can_read_vouches_for_nothing(home: Path) -> None:

@@ -392,9 +392,9 @@ def test_scores_over_seeds_are_a_table_and_a_picture(page: Any, ui: StartUi, tmp
         rows = page.get_by_label("Scores over seeds", exact=True).locator("tbody tr")
         rows.first.wait_for()
         assert rows.count() == 2 and rows.nth(0).inner_text().split("\t")[:2] == ["new", "2"]
-        page.wait_for_function("document.querySelector('.score-picture')?.naturalWidth > 0")
+        page.wait_for_function("() => document.querySelector('.score-picture')?.naturalWidth > 0")
         page.goto(f"{address}/compare?runs={runs[0]}&show=scores&judged=best")
-        page.get_by_role("radio", name="Best", checked=True).wait_for()
+        page.get_by_role("radio", name="Best", exact=True, checked=True).wait_for()
 
 
 def names_of_settings(page: Any) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,22 @@ def write_all(descriptor: int, data: bytes) -> None:
     done = os.write(descriptor, data)
     while done < len(data):
         done += os.write(descriptor, memoryview(data)[done:])
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor to read a file by. A pipe or a device in its place is an OSError: nobody waits for one, or reads it
+    without end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return descriptor
+
+
+def read_regular(path: Path) -> bytes:
+    """All of a file, as `open_regular` opens one."""
+    with os.fdopen(open_regular(path), "rb") as stream:
+        return stream.read()
 
 
 @contextmanager

@@ -53,14 +53,21 @@ for _name, _class in {
     "apex_dqn": "apex:ApexDQN",
     "appo": "impala:APPO",
     "ars": "evolution:ARS",
+    "bc": "imitation:BC",
+    "c51": "distributional:C51",
     "ddpg": "ddpg:DDPG",
     "discrete_sac": "discrete_sac:DiscreteSAC",
     "dqn": "dqn:DQN",
     "es": "evolution:ES",
+    "gail": "imitation:GAIL",
+    "gail_trpo": "imitation:TrustRegionGAIL",
     "impala": "impala:IMPALA",
     "ppo": "ppo:PPO",
+    "qrdqn": "distributional:QRDQN",
+    "rainbow": "distributional:Rainbow",
     "sac": "sac:SAC",
     "td3": "ddpg:TD3",
+    "trpo": "trpo:TRPO",
 }.items():
     ALGORITHMS.declare(_name, f"operant.algorithms.{_class}")
 

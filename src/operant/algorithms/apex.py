@@ -66,6 +66,7 @@ class ApexQPolicy(QPolicy):
 
     Settings = ApexDQNSettings
     settings: ApexDQNSettings
+    may_remember = False
     _worker, _workers = 0, 1
 
     def explore_as(self, worker: int, workers: int) -> None:

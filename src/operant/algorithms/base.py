@@ -144,6 +144,8 @@ class BaseAlgorithm(BasePolicy):
     """What `make_policy` makes; None: the whole algorithm, which then only acts."""
     model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
     takes_criterion: ClassVar[bool] = False
+    takes_scaled: ClassVar[bool] = True
+    """Whether observations may come scaled by what is seen in training; recorded ones are not."""
 
     def __init__(
         self,
@@ -195,3 +197,13 @@ def refuse_epsilon(epsilon: float | None) -> None:
     """For policies that are sampled: they have no share of random actions."""
     if epsilon is not None:
         raise UsageError(f"epsilon is {epsilon}, but this policy is sampled: it has no share of random actions")
+
+
+def recorded_actions(policy: Policy, action: Array) -> Array:
+    """Actions that somebody recorded, as they are learned from; a ValueError says what does not fit."""
+    spec = policy.actions
+    if action.shape[1:] != spec.shape:
+        raise ValueError(f"actions have the shape {action.shape[1:]}, not {spec.shape}")
+    if spec.discrete and ((action < 0) | (action >= np.reshape(spec.sizes, (1, *spec.shape)))).any():
+        raise ValueError(f"actions are not among the {spec.sizes} that there are")
+    return policy.from_env(action)

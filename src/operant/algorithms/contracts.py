@@ -193,6 +193,8 @@ class Algorithm(Policy, Protocol):
     """Networks that `models` in a `frame_config` lists: the setting of `ModelSettings` that each is, and what it is."""
     takes_criterion: ClassVar[bool]
     """Whether `criterion` may be set."""
+    takes_scaled: ClassVar[bool]
+    """Whether observations may come scaled by what is seen in training; recorded ones are not."""
     criterion: Callable[[Any, Any], Any] | None
     """A loss of predictions and targets, of the user's own, that is used instead of that of the settings."""
     optimizer: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, named, same
@@ -12,8 +12,8 @@ from operant.settings import setting
 
 
 @dataclass(frozen=True)
-class DQNSettings:
-    """Settings of the DQN family."""
+class QSettings:
+    """What all of the DQN family have."""
 
     train_every: int = setting(
         4, "environment steps (of all together) between rounds of updates; more: quicker, but less is learned from each"
@@ -71,7 +71,11 @@ class DQNSettings:
     exploration_decay: float = setting(
         0.0, "if above 0, it falls as exp(−steps/decay) instead of a line; larger: explores longer"
     )
-    loss: str = setting("huber", "huber: single large errors count less; squared: exact means, more easily thrown off")
+    noisy: bool = setting(
+        False,
+        "noise of a learned size on the last layer explores, beside random actions if any (Fortunato et al. 2018)",
+    )
+    noisy_std: float = setting(0.5, "size of that noise at the start; larger: explores more widely at first")
     max_gradient_norm: float = setting(
         10.0, "limit of the norm of the gradient; smaller: steadier, slower where gradients are large"
     )
@@ -82,12 +86,22 @@ class DQNSettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        if self.loss not in ("huber", "squared"):
-            raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
         if min(self.train_every, self.batch, self.buffer, self.n_step) < 1 or self.updates < 0:
             raise UsageError("DQN needs train_every, batch, buffer and n_step from 1 up, updates from 0 up")
         if not 0.0 < self.target_rate <= 1.0:
             raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+
+
+@dataclass(frozen=True)
+class DQNSettings(QSettings):
+    """Settings of DQN."""
+
+    loss: str = setting("huber", "huber: single large errors count less; squared: exact means, more easily thrown off")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss not in ("huber", "squared"):
+            raise UsageError(f"algorithm.loss is huber or squared, not {self.loss!r}")
 
 
 # -- how others spell these settings ----------------------------------------------------------------------------------
@@ -115,7 +129,7 @@ def _from_di_engine(theirs: Values) -> Values:
 
 
 def _to_di_engine(ours: Values) -> Values:
-    usual = DQNSettings()
+    usual = QSettings()
     now = {name: ours.get(f"algorithm.{name}", value) for name, value in vars(usual).items()}
     share = now["exploration_fraction"] * ours.get("total_steps", 100_000)
     updates = now["updates"] or now["train_every"]  # 0: as many as environment steps, which DI-engine says in full
@@ -129,9 +143,8 @@ def _to_di_engine(ours: Values) -> Values:
     }
 
 
-DQNSettings.di_engine = DIEngine(
+QSettings.di_engine = DIEngine(
     table={
-        "policy.model.dueling": "algorithm.dueling",
         "policy.nstep": "algorithm.n_step",
         "policy.discount_factor": "algorithm.gamma",
         "policy.priority": "algorithm.prioritized",
@@ -140,11 +153,16 @@ DQNSettings.di_engine = DIEngine(
         "policy.collect.n_sample": "algorithm.train_every",
         "policy.other.replay_buffer.replay_buffer_size": "algorithm.buffer",
     },
-    defaults={"policy.learn.update_per_collect": 3, "policy.collect.n_sample": 8, "policy.model.dueling": True},
+    defaults={"policy.learn.update_per_collect": 3, "policy.collect.n_sample": 8},
     elsewhere=("policy.other.eps", "policy.learn.target_update_freq"),
     read=_from_di_engine,
     write=_to_di_engine,
     steps_per_iteration=_steps_per_iteration,
+)
+DQNSettings.di_engine = replace(
+    QSettings.di_engine,
+    table={**QSettings.di_engine.table, "policy.model.dueling": "algorithm.dueling"},
+    defaults={**QSettings.di_engine.defaults, "policy.model.dueling": True},
 )
 
 
@@ -191,7 +209,7 @@ def _write_epsilon(settings: Values) -> Values:
     return {"epsilon_decay": math.exp(-1.0 / decay) if decay > 0 else None}
 
 
-DQNSettings.machin = Machin(
+QSettings.machin = Machin(
     rules=(
         *COMMON_RULES,
         same("replay_size", "buffer"),
@@ -202,7 +220,6 @@ DQNSettings.machin = Machin(
             _write_target,
         ),
         Rule(("epsilon_decay",), ("exploration_decay",), _read_epsilon, _write_epsilon),
-        named("criterion", "loss", {"squared": "MSELoss", "huber": "SmoothL1Loss"}, {"HuberLoss": "huber"}),
     ),
     # Machin plays an episode and then makes one update for each of its steps. Rounds of this many steps do the same.
     defaults={"updates": 0, "train_every": 32},
@@ -216,4 +233,11 @@ DQNSettings.machin = Machin(
         "replay_size": 500_000,
         "criterion": "MSELoss",
     },
+)
+DQNSettings.machin = replace(
+    QSettings.machin,
+    rules=(
+        *QSettings.machin.rules,
+        named("criterion", "loss", {"squared": "MSELoss", "huber": "SmoothL1Loss"}, {"HuberLoss": "huber"}),
+    ),
 )

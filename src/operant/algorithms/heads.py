@@ -98,6 +98,17 @@ class Categorical:
             entropy = entropy - (logs.exp() * logs).sum(dim=1)
         return log_prob, entropy
 
+    def parameters(self, logits: torch.Tensor, mask: torch.Tensor | None, _log_std: Any) -> tuple[torch.Tensor, ...]:
+        """What says which distribution each row is, for `divergence`: logarithms of all probabilities."""
+        if mask is not None:
+            logits = torch.where(mask, logits, torch.full_like(logits, _MASKED))
+        return (torch.cat([torch.log_softmax(logits[:, part], dim=1) for part in self._parts], dim=1),)
+
+    @staticmethod
+    def divergence(old: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """KL(old ‖ new) of each row."""
+        return (old[0].exp() * (old[0] - new[0])).sum(dim=1)
+
 
 class Gaussian:
     """Independent normal distributions around the means, with one learned spread for each dimension."""
@@ -149,6 +160,17 @@ class Gaussian:
         log_prob = -0.5 * scaled.square().sum(dim=1) - log_std.sum() - self._size * HALF_LOG_2PI
         entropy = (log_std.sum() + self._size * (0.5 + HALF_LOG_2PI)).expand(len(means))
         return log_prob, entropy
+
+    def parameters(self, means: torch.Tensor, _mask: torch.Tensor | None, log_std: Any) -> tuple[torch.Tensor, ...]:
+        """What says which distribution each row is, for `divergence`: means and logarithms of deviations."""
+        return means, log_std.expand_as(means)
+
+    @staticmethod
+    def divergence(old: tuple[torch.Tensor, ...], new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """KL(old ‖ new) of each row: Σ log σ′/σ + (σ² + (μ − μ′)²)/2σ′² − ½."""
+        (mean, log_std), (new_mean, new_log_std) = old, new
+        square = torch.exp(2.0 * log_std) + (mean - new_mean).square()
+        return (new_log_std - log_std + 0.5 * square * torch.exp(-2.0 * new_log_std) - 0.5).sum(dim=1)
 
 
 class StateGaussian(Gaussian):
@@ -215,6 +237,10 @@ class StateGaussian(Gaussian):
         scaled = (actions - means).square() / variance
         log_prob = -0.5 * scaled.sum(dim=1) - logs - self._size * HALF_LOG_2PI
         return log_prob, logs + self._size * (0.5 + HALF_LOG_2PI)
+
+    def parameters(self, means: torch.Tensor, _mask: torch.Tensor | None, spread: Any) -> tuple[torch.Tensor, ...]:
+        features, log_std = spread
+        return means, 0.5 * torch.log(features.detach().square() @ torch.exp(2.0 * log_std) + _FLOOR)
 
 
 Head = Categorical | Gaussian

@@ -329,6 +329,12 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
 
     def _torch_forward(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Log-probabilities, entropies and values of rows, with autograd."""
+        policy, value, spread, mask = self._torch_output(part)
+        log_prob, entropy = self._head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
+        return log_prob, entropy, value
+
+    def _torch_output(self, part: Prepared) -> tuple[torch.Tensor, torch.Tensor, Any, torch.Tensor | None]:
+        """Logits or means of rows, values, the spread of continuous actions and the mask, with autograd."""
         obs = to_tensors(part.obs, self._device)
         if part.sequences is None:
             policy, value = self.network(obs)
@@ -339,15 +345,17 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
         spread: Any = self.network.log_std
         if isinstance(self._head, StateGaussian):
             spread = (hidden, spread)
-        log_prob, entropy = self._head.log_prob_and_entropy(policy, to_tensors(part.action, self._device), mask, spread)
-        return log_prob, entropy, value
+        return policy, value, spread, mask
 
-    def _fused_backward(self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array) -> None:
-        """All gradients from those of the loss by log-probability, entropy (a mean) and value."""
+    def _fused_backward(
+        self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array | None = None
+    ) -> None:
+        """All gradients from those of the loss by log-probability, entropy (a mean) and, if it has a part, value."""
         assert self._actor is not None and self._critic is not None
         grad, spread = self._head.gradient(kept, log_prob_grad, entropy_grad)
         self._actor.backward(grad)
-        self._critic.backward(value_grad[:, None])
+        if value_grad is not None:
+            self._critic.backward(value_grad[:, None])
         if self._log_std_grad is not None and spread is not None:
             self._log_std_grad[:] = spread
 

@@ -14,6 +14,7 @@ from operant.models.builders import DuelingQNetwork, QNetwork
 from operant.models.flat import FlatParameters
 from operant.models.fused import FusedMLP, is_fusable
 from operant.models.modes import NetworkModes
+from operant.models.noisy import Noise, draw_noise, noisy_layers
 from operant.models.observations import ObservationAdapter, to_array, to_tensors
 
 
@@ -27,17 +28,29 @@ def _chains(network: QNetwork | DuelingQNetwork) -> list[nn.Module]:
 
 
 class QFunction:
-    """Action values of one network: for acting, for targets, and forward and backward for learning."""
+    """Action values of one network: for acting, for targets, and forward and backward for learning.
+
+    Of a network with noisy layers there may be several, each with noise of its own; without noise it is the means.
+    """
 
     def __init__(
-        self, network: QNetwork | DuelingQNetwork, flat: FlatParameters, fused: bool, modes: NetworkModes
+        self,
+        network: QNetwork | DuelingQNetwork,
+        flat: FlatParameters,
+        fused: bool,
+        modes: NetworkModes,
+        noisy: bool = False,
     ) -> None:
         self._network = network
         self._device = flat.device
         self._modes = modes
+        self._noisy = noisy_layers(network)
+        self._noise: list[Noise] | None = None
+        self._wants_noise = noisy and bool(self._noisy)
         self._parts: list[FusedMLP] = []
         if fused and flat.on_cpu:
-            self._parts = [FusedMLP(chain, flat) for chain in _chains(network) if isinstance(chain, nn.Sequential)]
+            chains = [chain for chain in _chains(network) if isinstance(chain, nn.Sequential)]
+            self._parts = [FusedMLP(chain, flat, self._wants_noise) for chain in chains]
 
     @property
     def fused(self) -> bool:
@@ -46,6 +59,15 @@ class QFunction:
     @property
     def path(self) -> str:
         return "fused (closed-form gradients)" if self.fused else "torch (autograd)"
+
+    def draw_noise(self, rng: np.random.Generator) -> None:
+        """New noise, on the weights as they are now; without noisy layers nothing."""
+        if not self._wants_noise:
+            return
+        self._noise = draw_noise(self._noisy, rng)
+        fused = [layer for part in self._parts for layer in part.noisy]
+        for layer, noise in zip(fused, self._noise, strict=False):
+            layer.set_noise(noise)
 
     def values(self, obs: Any, slot: int = 1) -> Array:
         """Q of adapted observations, without gradient."""
@@ -64,6 +86,8 @@ class QFunction:
 
     def tensors(self, obs: Any) -> torch.Tensor:
         """Q of adapted observations, with autograd."""
+        for number, layer in enumerate(self._noisy):
+            layer.noise = None if self._noise is None else self._noise[number]
         out: torch.Tensor = self._network(to_tensors(obs, self._device))
         return out
 
@@ -72,9 +96,9 @@ class QFunction:
             return self._parts[0].forward(obs, slot)
         trunk, value, advantage = self._parts
         features = trunk.forward(obs, slot)
-        advantages = advantage.forward(features, slot)
+        advantages = self._by_action(advantage.forward(features, slot))
         centred = advantages - advantages.mean(axis=1, keepdims=True)
-        return np.asarray(centred + value.forward(features, slot))
+        return np.asarray(centred + value.forward(features, slot)[:, None]).reshape(len(obs), -1)
 
     def backward(self, grad: Array) -> None:
         """Gradients from that of Q. Dueling: ∂V = Σ ∂Q, ∂A = ∂Q − mean ∂Q."""
@@ -82,8 +106,14 @@ class QFunction:
             self._parts[0].backward(grad)
             return
         trunk, value, advantage = self._parts
-        through_value = value.backward(grad.sum(axis=1, keepdims=True), need_input=True)
-        centred = grad - grad.mean(axis=1, keepdims=True)
-        through_advantage = advantage.backward(centred, need_input=True)
+        by_action = self._by_action(grad)
+        through_value = value.backward(by_action.sum(axis=1), need_input=True)
+        centred = by_action - by_action.mean(axis=1, keepdims=True)
+        through_advantage = advantage.backward(centred.reshape(grad.shape), need_input=True)
         assert through_value is not None and through_advantage is not None
         trunk.backward(through_value + through_advantage)
+
+    def _by_action(self, columns: Array) -> Array:
+        """[B, A, atoms]."""
+        assert isinstance(self._network, DuelingQNetwork)
+        return columns.reshape(len(columns), -1, self._network.atoms)

@@ -71,6 +71,7 @@ def make_function(func_type: str | None, dims: int | None = None, rollouts: int 
                 ("scheduler", "func_type"),
             )
         func_type = _BY_DIMENSIONS[dims]
+    func_type = str(func_type)
     if func_type in MUJOCO:
         from operant.envs.mujoco_linear import MujocoFunction
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "harness": "harness",
     "ui": "ui",
     "view": "view",
+    "record": "record",
     "top": "top",
     "plot": "plot",
     "compare-scores": "compare_scores",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def _range(word: str) -> tuple[str, Range]:
         low, high = map(float, numbers.split(","))
     except ValueError:
         low = high = 0.0
-    if not task or not low < high:
+    if not task or not -math.inf < low < high < math.inf:
         raise UsageError(f"--range is ENV=LOW,HIGH, such as Pendulum-v1=-1200,-150; got {word!r}")
     return task, (low, high)
 

@@ -42,22 +42,14 @@ def run(args: argparse.Namespace) -> int:
 
 def parse_site(text: str) -> str | Mapping[str, Any]:
     """A site as the command line says it: its name, a mapping in YAML, or a file with one."""
-    import yaml
+    from operant._util.plain_yaml import parse_yaml, read_yaml
 
     path = Path(text)
-    if path.suffix in (".yaml", ".yml"):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{text!r} cannot be read: {error.strerror}") from None
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError:
-        found = None
+    found = read_yaml(path) if path.suffix in (".yaml", ".yml") else parse_yaml(text, f"the site {text!r:.200}")
     if isinstance(found, Mapping) and isinstance(found.get("site"), (Mapping, str)):
         found = found["site"]
     if not isinstance(found, (str, Mapping)):
-        raise UsageError(f"a site is a name or a mapping with a `type`, not {text!r}")
+        raise UsageError(f"a site is a name or a mapping with a `type`, not {text!r:.200}")
     return found
 
 

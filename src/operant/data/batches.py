@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.files import replacing
 from operant.data.prioritized import PrioritizedReplayBuffer
 from operant.data.replay import ReplayBuffer
 from operant.data.trees import Array, Tree, tree_leaves, tree_map, tree_stack
@@ -138,17 +139,23 @@ def sample_batch(
     else:
         batch = buffer.sample(size, rng)
     if isinstance(batch["obs"], dict) and set(batch["obs"]) == {"obs", "mask"}:
-        batch["mask"], batch["next_mask"] = batch["obs"]["mask"], batch["next_obs"]["mask"]
+        # Of sequences `mask` says which steps there are.
+        batch["action_mask" if length else "mask"], batch["next_mask"] = batch["obs"]["mask"], batch["next_obs"]["mask"]
         batch["next_obs"] = batch["next_obs"]["obs"]
         batch["obs"] = batch["obs"]["obs"]
     return batch
 
 
-def read_transitions(
-    path: str | Path, adapt: Callable[[Any], Any], *, n_step: int = 1, gamma: float = 0.99
-) -> ReplayBuffer:
-    """Replay of recorded transitions: an npz file with the fields of a step as arrays [B, …], in the order in which
-    they happened; entries of dict observations are named ``obs/key``. `adapt` makes of them what networks take."""
+def read_recorded(
+    path: str | Path,
+    adapt: Callable[[Any], Any] | None = None,
+    from_env: Callable[[Array], Array] | None = None,
+) -> dict[str, Any]:
+    """Recorded transitions: an npz file with the fields of a step as arrays [B, …], in the order in which they
+    happened; entries of dict observations are named ``obs/key``.
+
+    :param adapt: makes of observations what networks take; `from_env`: of actions what is learned from.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -164,10 +171,43 @@ def read_transitions(
     missing = [name for name in _PLAIN if name not in recorded]
     if missing:
         raise UsageError(f"{path} has no {', '.join(missing)}; recorded transitions have {', '.join(_PLAIN)}")
-    recorded |= {name: adapt(recorded[name]) for name in ("obs", "next_obs")}
-    count = len(recorded["reward"])
-    if not count or any(len(leaf) != count for _, leaf in tree_leaves(recorded)):
+    count = len(recorded["reward"]) if np.ndim(recorded["reward"]) else 0
+    if not count or any(np.ndim(leaf) == 0 or len(leaf) != count for _, leaf in tree_leaves(recorded)):
         raise UsageError(f"{path} has arrays of different lengths, or none at all; each has a row for each transition")
+    try:
+        if adapt is not None:
+            recorded |= {name: adapt(recorded[name]) for name in ("obs", "next_obs")}
+        if from_env is not None:
+            recorded["action"] = from_env(recorded["action"])
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise UsageError(f"the steps in {path} do not fit this environment: {error}") from None
+    return recorded
+
+
+def write_recorded(path: Path, steps: Steps) -> int:
+    """Write steps as `read_recorded` reads them, whole or not at all; returns how many transitions these are."""
+    leaves: dict[str, Array] = {}
+    for name, leaf in tree_leaves(tree_stack(list(steps))):
+        leaves[name] = leaf.reshape(-1, *leaf.shape[2:])
+        if name.count("/") > 1 or not name.startswith(_PLAIN):
+            raise UsageError(f"transitions are recorded of rows, pictures and dicts of these; there is {name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **leaves)
+    return len(leaves["reward"])
+
+
+def read_transitions(
+    path: str | Path,
+    adapt: Callable[[Any], Any],
+    *,
+    n_step: int = 1,
+    gamma: float = 0.99,
+    from_env: Callable[[Array], Array] | None = None,
+) -> ReplayBuffer:
+    """Replay of recorded transitions, read as `read_recorded` does."""
+    recorded = read_recorded(path, adapt, from_env)
+    count = len(recorded["reward"])
     buffer = ReplayBuffer(count, 1, n_step=n_step, gamma=gamma)
     for row in range(count):
         add_step(buffer, take_rows(recorded, slice(row, row + 1)))

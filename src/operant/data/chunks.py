@@ -8,6 +8,7 @@ so a run that was resumed from an older checkpoint and went another way never me
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from operant._util.files import replacing
+from operant._util.files import open_regular, replacing
 from operant.data.trees import Array
 from operant.errors import OperantError
 
@@ -97,7 +98,7 @@ def read(folder: Path, name: str) -> dict[str, Array]:
         raise OperantError(f"the checkpoint names the replay file {name!r}, which is no name of such a file")
     path = folder / name
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             return read_arrays(file)
     except FileNotFoundError:
         raise OperantError(f"the replay file {path} is missing; its checkpoint cannot be loaded") from None

@@ -84,13 +84,18 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     import hydra
 
-    given = ["algo.trust=true" if word == "--trust" else word for word in given]
-    flags, overrides = _split([_addable(_todays_override(word)) for word in given])
-    if "cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
-        overrides = [_as_space(word) for word in overrides]
-    sys.argv = ["operant harness", *flags, *overrides]
+    sys.argv = ["operant harness", *_for_hydra(given)]
     hydra.main(version_base=None, config_path=str(CONF), config_name="config")(_run)()
     return 0
+
+
+def _for_hydra(given: list[str]) -> list[str]:
+    """The words of a call as Hydra takes them; in `tune`, what would be a sweep is a space."""
+    words = ["algo.trust=true" if word == "--trust" else word for word in given]
+    flags, overrides = _split([_addable(_todays_override(word)) for word in words])
+    if "++cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
+        overrides = [_as_space(word) for word in overrides]
+    return [*flags, *overrides]
 
 
 def _addable(word: str) -> str:

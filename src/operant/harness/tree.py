@@ -120,7 +120,10 @@ def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
 
 def flag(plan: Plan, group: str, key: str) -> bool:
     """Whether a switch is on; off where nobody has set it."""
-    return bool(given(plan, group).get(key, False))
+    found = given(plan, group).get(key, False)
+    if not isinstance(found, bool):  # a word such as `no` would be true
+        raise UsageError(f"{group}.{key}{plan.origins.of(f'{group}.{key}')} is true or false, got {found!r:.80}")
+    return found
 
 
 def given(plan: Plan, group: str) -> dict[str, Any]:
@@ -148,6 +151,8 @@ def _check_values(plan: Plan) -> None:
         )
     if not isinstance(keep, int) or keep < 1:
         raise UsageError(f"checkpoint.num_to_keep is {keep!r}; it is 1 or more, or null for all")
+    for group, key in (("algo", "trust"), ("debugging", "log_sys_usage")):
+        flag(plan, group, key)
     callbacks = plan.tree.get("callbacks") or []
     if not isinstance(callbacks, list) or not all(isinstance(one, str) for one in callbacks):
         raise UsageError(f"callbacks is a list of dotted paths, got {callbacks!r}")

@@ -6,8 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-import yaml
-
+from operant._util.plain_yaml import parse_yaml
 from operant.errors import OperantError
 from operant.harness.application import run_tree
 from operant.harness.tuning import with_values
@@ -15,7 +14,7 @@ from operant.harness.tuning import with_values
 
 def main(words: list[str]) -> int:
     tree = json.loads(Path(words[0]).read_text(encoding="utf-8"))
-    values = {path: yaml.safe_load(text) for path, _, text in (word.partition("=") for word in words[1:])}
+    values = {path: parse_yaml(text, path) for path, _, text in (word.partition("=") for word in words[1:])}
     try:
         run_tree(with_values(tree, values))
     except OperantError as error:

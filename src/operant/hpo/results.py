@@ -114,7 +114,7 @@ def plain(value: Any) -> tuple[bool, Any]:
         return True, value
     try:
         text = json.dumps(value, default=_numpy_as_list)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False, None
     return (True, json.loads(text)) if len(text) <= _LARGEST_RESULT else (False, None)
 

@@ -50,7 +50,7 @@ def _search(sweep: Any, function: Callable[..., Any], silent: bool) -> Search:
     if not isinstance(sweep, Mapping):
         raise ConfigError("a sweep is a mapping with `method`, `metric` and `parameters`")
     _known(sweep, _TOP, "key of a sweep", ())
-    method = sweep.get("method")
+    method = str(sweep.get("method"))
     if method not in _METHODS:
         raise ConfigError(unknown("method", method, _METHODS), ("method",))
     # As in W&B, only a method that learns needs to know what for; the others just try, and here rank what is returned.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -179,8 +180,8 @@ def randn(mu: float = 0.0, sigma: float = 1.0) -> HyperValue:
 def _number(value: Any, what: str) -> Any:
     item = getattr(value, "item", None)
     value = item() if callable(item) and getattr(value, "ndim", None) == 0 else value
-    if not is_number(value) or not math.isfinite(value):
-        raise UsageError(f"the {what} must be a finite number, not {value!r}")
+    if not is_number(value) or not abs(value) <= sys.float_info.max:
+        raise UsageError(f"the {what} must be a finite number, not {value!r:.80}")
     return value
 
 

@@ -12,8 +12,16 @@ from torch import nn
 
 from operant.errors import UsageError, nearest
 from operant.models.loading import load_module
+from operant.models.noisy import NoisyLinear
 from operant.models.observations import ObservationAdapter
-from operant.models.recurrent import Memory, OwnRecurrentActorCritic, RecurrentActorCritic, remembers
+from operant.models.recurrent import (
+    Memory,
+    OwnRecurrentActorCritic,
+    OwnRecurrentQNetwork,
+    RecurrentActorCritic,
+    RecurrentQNetwork,
+    remembers,
+)
 from operant.models.settings import ModelSettings
 from operant.models.spaces import ActionSpec
 
@@ -137,7 +145,10 @@ class ActorCritic(nn.Module):
 
 
 class QNetwork(nn.Module):
-    """`forward(obs) -> Q` with one column for each action."""
+    """`forward(obs) -> Q` with one column for each action, or of distributions several."""
+
+    probabilities = False
+    """Whether a user's module that gives [B, actions, atoms] gives probabilities, of which logits are made."""
 
     def __init__(self, q: nn.Module, encoder: nn.Module | None = None) -> None:
         super().__init__()
@@ -146,16 +157,25 @@ class QNetwork(nn.Module):
 
     def forward(self, obs: Any) -> torch.Tensor:
         out: torch.Tensor = call_module(self.q, obs if self.encoder is None else self.encoder(obs))
-        return out
+        if out.ndim == 2:
+            return out
+        return (torch.log(out + 1e-6) if self.probabilities else out).flatten(1)
 
 
 class DuelingQNetwork(nn.Module):
-    """Wang et al. 2016, equation 9: ``Q(s, a) = V(s) + A(s, a) − mean A(s, ·)``."""
+    """Wang et al. 2016, equation 9: ``Q(s, a) = V(s) + A(s, a) − mean A(s, ·)``; of distributions, for each of
+    ``atoms`` columns of an action."""
 
     def __init__(
-        self, trunk: nn.Module, value: nn.Module, advantage: nn.Module, encoder: nn.Module | None = None
+        self,
+        trunk: nn.Module,
+        value: nn.Module,
+        advantage: nn.Module,
+        encoder: nn.Module | None = None,
+        atoms: int = 1,
     ) -> None:
         super().__init__()
+        self.atoms = atoms
         self.encoder = encoder
         self.trunk = trunk
         self.value = value
@@ -163,9 +183,9 @@ class DuelingQNetwork(nn.Module):
 
     def forward(self, obs: Any) -> torch.Tensor:
         features = self.trunk(obs if self.encoder is None else self.encoder(obs))
-        advantage = self.advantage(features)
-        out: torch.Tensor = self.value(features) + advantage - advantage.mean(dim=1, keepdim=True)
-        return out
+        advantage = self.advantage(features).unflatten(1, (-1, self.atoms))
+        out: torch.Tensor = self.value(features)[:, None] + advantage - advantage.mean(dim=1, keepdim=True)
+        return out.flatten(1)
 
 
 class PolicyNetwork(nn.Module):
@@ -331,18 +351,48 @@ def build_critics(adapter: ObservationAdapter, actions: int, settings: ModelSett
 
 
 def build_q_network(
-    adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings, dueling: bool
-) -> QNetwork | DuelingQNetwork:
-    """The network of the DQN family."""
+    adapter: ObservationAdapter,
+    actions: ActionSpec,
+    settings: ModelSettings,
+    dueling: bool,
+    *,
+    atoms: int = 1,
+    noise: float = 0.0,
+) -> QNetwork | DuelingQNetwork | RecurrentQNetwork | OwnRecurrentQNetwork:
+    """The network of the DQN family.
+
+    :param atoms: outputs for each action, those of one side by side.
+    :param noise: start of the deviation of noise on the weights of the last layer, 0: none.
+    """
     if settings.network is not None:
-        return QNetwork(load_module(settings.network, settings.arguments))
+        own = load_module(settings.network, settings.arguments)
+        return OwnRecurrentQNetwork(own) if remembers(own) else QNetwork(own)
     encoder = None if adapter.is_flat else Encoder(adapter)
     size = adapter.size if encoder is None else encoder.features
-    if not dueling:
-        return QNetwork(build_mlp(size, settings.hidden, actions.outputs, settings.activation), encoder)
-    if not settings.hidden:
+    if settings.recurrent:
+        memory = Memory(settings.recurrent, size, settings.recurrent_size)
+        head = _q_head(settings.recurrent_size, actions, settings, dueling, atoms, noise)
+        return RecurrentQNetwork(memory, head, encoder)
+    return _q_head(size, actions, settings, dueling, atoms, noise, encoder)
+
+
+def _q_head(
+    size: int,
+    actions: ActionSpec,
+    settings: ModelSettings,
+    dueling: bool,
+    atoms: int,
+    noise: float,
+    encoder: nn.Module | None = None,
+) -> QNetwork | DuelingQNetwork:
+    if not dueling and not noise:
+        return QNetwork(build_mlp(size, settings.hidden, actions.outputs * atoms, settings.activation), encoder)
+    if dueling and not settings.hidden:
         raise UsageError("a dueling network needs a hidden layer: model.hidden must not be empty")
-    width = settings.hidden[-1]
+    width = settings.hidden[-1] if settings.hidden else size
     trunk = build_mlp(size, settings.hidden, None, settings.activation)
-    heads = [nn.Sequential(nn.Linear(width, outputs)) for outputs in (1, actions.outputs)]
-    return DuelingQNetwork(trunk, heads[0], heads[1], encoder)
+    outputs = (1, actions.outputs) if dueling else (actions.outputs,)
+    heads = [NoisyLinear(width, n * atoms, noise) if noise else nn.Linear(width, n * atoms) for n in outputs]
+    if not dueling:
+        return QNetwork(trunk.append(heads[0]), encoder)
+    return DuelingQNetwork(trunk, nn.Sequential(heads[0]), nn.Sequential(heads[1]), encoder, atoms)

@@ -16,27 +16,30 @@ import torch
 from torch import nn
 
 from operant.models.flat import FlatParameters
+from operant.models.noisy import Noise, NoisyLinear
 
 Array = npt.NDArray[Any]
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
+_LINEAR = (nn.Linear, NoisyLinear)
 _THIN = 32
 _LARGE = 500_000
 
 
 def is_fusable(module: nn.Module | None) -> bool:
     """Whether a module is a chain of Linear and Tanh or ReLU layers in float32 on the CPU that nobody hooks into."""
-    if type(module) is not nn.Sequential or len(module) == 0 or type(module[0]) is not nn.Linear or _is_hooked(module):
+    if type(module) is not nn.Sequential or len(module) == 0 or type(module[0]) not in _LINEAR or _is_hooked(module):
         return False
     was_linear = False
     for layer in module:
-        linear = type(layer) is nn.Linear
+        linear = type(layer) in _LINEAR
         if _is_hooked(layer) or layer.__dict__.get("forward") is not None:
             return False
         if not linear and (type(layer) not in _ACTIVATIONS or not was_linear):
             return False
         was_linear = linear
     parameters = list(module.parameters())
-    whole = len(parameters) == 2 * sum(type(layer) is nn.Linear for layer in module)  # no shared layers, all biased
+    wanted = sum(4 if type(layer) is NoisyLinear else 2 for layer in module if type(layer) in _LINEAR)
+    whole = len(parameters) == wanted  # no shared layers, all biased
     return whole and all(p.dtype == torch.float32 and p.device.type == "cpu" and p.requires_grad for p in parameters)
 
 
@@ -60,6 +63,35 @@ class _Layer:
         self.torch_weight = torch.from_numpy(weight)
         self.torch_weight_t = self.torch_weight.t()
         self.torch_bias = torch.from_numpy(bias)
+
+
+class _NoisyLayer(_Layer):
+    """A Linear whose weights are put together from means, deviations and noise: see `operant.models.noisy`."""
+
+    def __init__(self, part: NoisyLinear, flat: FlatParameters, activation: str | None) -> None:
+        self._means, self._means_grad = zip(flat.views(part.weight), flat.views(part.bias), strict=True)
+        self._stds, self._stds_grad = zip(flat.views(part.weight_std), flat.views(part.bias_std), strict=True)
+        (weight, bias), (weight_grad, bias_grad) = self._means, self._means_grad
+        super().__init__(weight.copy(), bias.copy(), weight_grad, bias_grad, activation)
+        self._weight_noise, self._bias_noise = np.zeros_like(self.weight), np.zeros_like(self.bias)
+
+    def set_noise(self, noise: Noise) -> None:
+        """Put the weights together, as they are now, with this noise."""
+        rows, columns = noise
+        np.multiply(rows[:, None], columns, out=self._weight_noise)
+        self._bias_noise[:] = rows
+        for whole, mean, std, drawn in zip(
+            (self.weight, self.bias), self._means, self._stds, (self._weight_noise, self._bias_noise), strict=True
+        ):
+            np.multiply(std, drawn, out=whole)
+            np.add(whole, mean, out=whole)
+
+    def spread_gradient(self) -> None:
+        """∂σ = ∂(μ + σ ε) ε, from the gradient by the whole weight."""
+        for grad, drawn, out in zip(
+            self._means_grad, (self._weight_noise, self._bias_noise), self._stds_grad, strict=True
+        ):
+            np.multiply(grad, drawn, out=out)
 
 
 class _Space:
@@ -116,17 +148,24 @@ class FusedMLP:
 
     What `forward` returns is memory of this object: it holds until the next call with the same number of rows and the
     same `slot`. `backward` writes (does not add) the gradients of the layers, and uses up the values of the forward.
+
+    :param noisy: whether layers that have noise are to have it; then `set_noise` comes before `forward`.
     """
 
-    def __init__(self, module: nn.Sequential, flat: FlatParameters) -> None:
+    def __init__(self, module: nn.Sequential, flat: FlatParameters, noisy: bool = False) -> None:
         self._layers: list[_Layer] = []
+        self.noisy: list[_NoisyLayer] = []
         parts = list(module)
         for number, part in enumerate(parts):
             if isinstance(part, nn.Linear):
                 follower = parts[number + 1] if number + 1 < len(parts) else None
+                activation = None if follower is None else _ACTIVATIONS.get(type(follower))
+                if noisy and isinstance(part, NoisyLinear):
+                    self.noisy.append(_NoisyLayer(part, flat, activation))
+                    self._layers.append(self.noisy[-1])
+                    continue
                 weight, weight_grad = flat.views(part.weight)
                 bias, bias_grad = flat.views(part.bias)
-                activation = None if follower is None else _ACTIVATIONS.get(type(follower))
                 self._layers.append(_Layer(weight, bias, weight_grad, bias_grad, activation))
         self._dtype = flat.array.dtype
         self._spaces: dict[tuple[int, int, int], _Space] = {}
@@ -176,6 +215,8 @@ class FusedMLP:
             before = space.values[number - 1] if number else space.input
             np.matmul(grad.T, before, out=layer.weight_grad)
             np.matmul(grads.ones, grad, out=layer.bias_grad)
+            if isinstance(layer, _NoisyLayer):
+                layer.spread_gradient()
             if number:
                 if own and space.by_torch[number]:
                     torch.mm(grads.tensors[number], layer.torch_weight, out=grads.tensors[number - 1])

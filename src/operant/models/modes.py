@@ -36,6 +36,9 @@ _PLAIN = frozenset(
 )
 
 
+_OURS = ("operant.models.builders", "operant.models.noisy", "operant.models.recurrent")
+
+
 class NetworkModes:
     """Holds networks in evaluation mode; ``with modes.updating():`` puts them into training mode.
 
@@ -142,4 +145,4 @@ _NOTHING: AbstractContextManager[Any] = nullcontext()
 def _is_plain(layer: nn.Module) -> bool:
     if type(layer) in (nn.LSTM, nn.GRU, nn.RNN):
         return not layer.dropout
-    return type(layer) in _PLAIN or type(layer).__module__ in ("operant.models.builders", "operant.models.recurrent")
+    return type(layer) in _PLAIN or type(layer).__module__ in _OURS

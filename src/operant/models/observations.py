@@ -83,6 +83,15 @@ class ObservationAdapter:
         np.put_along_axis(rows, choices + offsets, 1.0, axis=1)
         return rows
 
+    def adapt_recorded(self, obs: Any) -> Any:
+        """As `adapt`, of observations that may be of another environment: a ValueError says what does not fit."""
+        if self.parts:
+            for key, part in self.parts.items():
+                part.adapt_recorded(obs[key])
+        elif np.shape(obs)[1:] != self.space.shape:
+            raise ValueError(f"observations have the shape {np.shape(obs)[1:]}, not {self.space.shape}")
+        return self.adapt(obs)
+
     def mask(self, obs: Any, info: Any) -> Array | None:
         """Which actions are allowed now, if the environment says so in its observation or its info."""
         if self.kind in ("dict", "row") and MASK_KEY in obs:

@@ -135,6 +135,54 @@ class OwnRecurrentActorCritic(nn.Module):
         return told
 
 
+class RecurrentQNetwork(nn.Module):
+    """Action values behind a memory: `head` is a network as there is without one, over what the memory gives."""
+
+    def __init__(self, memory: Memory, head: nn.Module, encoder: nn.Module | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.memory = memory
+        self.head = head
+
+    def initial_state(self, rows: int) -> npt.NDArray[np.float32]:
+        return np.zeros((rows, self.memory.state_size), np.float32)
+
+    def step(self, obs: Any, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values of one step [N, …] and the state after it."""
+        out, after = self.memory.step(obs if self.encoder is None else self.encoder(obs), state)
+        return self.head(out), after
+
+    def unroll(self, obs: Any, state: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        """Values [L·S, …] of sequences that lie step by step in rows [L·S, …]; `shape`: L and S."""
+        features: torch.Tensor = obs if self.encoder is None else self.encoder(obs)
+        values: torch.Tensor = self.head(self.memory(features.reshape(*shape, -1), state).flatten(0, 1))
+        return values
+
+
+class OwnRecurrentQNetwork(nn.Module):
+    """A module of the user's own that remembers: `forward(obs, state) -> (Q, state)`, with `initial_state(rows)`."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.q = module
+
+    def initial_state(self, rows: int) -> Any:
+        return _arrays(self.q.initial_state(rows), type(self.q).__name__)  # type: ignore[operator]
+
+    def step(self, obs: Any, state: Any) -> tuple[torch.Tensor, Any]:
+        told = self.q(obs, state)
+        if not isinstance(told, tuple) or len(told) != 2:
+            raise UsageError(f"{type(self.q).__name__}.forward must return a pair: Q values and state")
+        return told
+
+    def unroll(self, obs: Any, state: Any, shape: tuple[int, int]) -> torch.Tensor:
+        values = []
+        for rows in torch.arange(shape[0] * shape[1]).reshape(shape):
+            value, state = self.step(_rows(obs, rows), state)
+            values.append(value)
+        return torch.cat(values)
+
+
 def remembers(module: nn.Module) -> bool:
     """Whether a module of the user's own has a state."""
     return hasattr(module, "initial_state")

@@ -147,6 +147,6 @@ def _split(config: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _threshold(config: Mapping[str, Any]) -> float | None:
-    rules = config.get("scheduler", {}).get("stop_criterion")
+    rules = (config.get("scheduler") or {}).get("stop_criterion")
     reward = rules.get("max_reward") if isinstance(rules, Mapping) else None
     return None if reward is None else float(reward)

@@ -74,6 +74,8 @@ class TrialEnd(NamedTuple):
     """A failure that is not to be tried again."""
 
 
+KINDS = ("ok", "skip", "stopped", "pruned", "failed")
+
 # How trials that did not end by themselves count, by kind of end.
 _VERDICTS = {
     "skip": (Status.KILLED, "skipped"),

@@ -53,6 +53,7 @@ _PLACE = re.compile(r"/([\w.-]{1,128})/([0-9]{1,9})/([a-z]+)")
 _MOST_TEXT = 1 << 20
 _CHUNK = 1 << 20
 _MOST_CONNECTIONS = 256
+_MOST_OF_A_JOB = 8
 _HEAD_SECONDS = 10.0
 _LONGEST_HEAD = 1 << 16
 
@@ -125,6 +126,7 @@ class _Server(http.server.ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
         self._places = max(16, min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
         self._open: Counter[str] = Counter()
+        self._of_job: Counter[Path] = Counter()
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._writers: dict[Path, threading.Thread] = {}
@@ -143,6 +145,19 @@ class _Server(http.server.ThreadingHTTPServer):
         finally:
             with self._lock:
                 self._open -= Counter({client_address[0]: 1})
+
+    @contextmanager
+    def place_of(self, job: Path) -> Iterator[None]:
+        """One of the few places that a job may have at once: bodies that never come lock out their own job alone."""
+        with self._lock:
+            if self._of_job[job] >= _MOST_OF_A_JOB:
+                raise OSError("too many requests of this job are under way")
+            self._of_job[job] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._of_job -= Counter({job: 1})
 
     @contextmanager
     def writing(self, target: Path) -> Iterator[None]:
@@ -230,7 +245,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(403, b"this is the token of no such job")
             return
         try:
-            known[found[3]]()
+            with self.server.place_of(self.job):
+                known[found[3]]()
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             self.close_connection = True
             self._answer(400, str(error).encode())

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from operant._util.files import write_file
-from operant.errors import MissingExtraError
+from operant.errors import MissingExtraError, UsageError
 from operant.sites import wrapper
 from operant.sites.base import Event, Found, Site, Submission
-from operant.sites.calls import TrialEnd, call_trial
+from operant.sites.calls import KINDS, TrialEnd, call_trial, checked_report
 from operant.sites.function import Call, Check, WorkerSite
 
 _POLL_SECONDS = 0.2
+_MOST_REPORTS = 1 << 20  # bytes at once
 _ENDING_SECONDS = 60.0
 
 
@@ -102,14 +103,15 @@ class RemoteCallSite(WorkerSite):
         with self._lock:
             del self._jobs[event.token]
         reason, info = event.info.get("reason"), event.info
-        found = wrapper.read_json(str(job.work / "result.json"))
-        if info.get("code") == 0 and found:
-            self.emit_end(job, TrialEnd(**found))
+        end = _end_of(job.work / "result.json") if info.get("code") == 0 else None
+        if end is not None:
+            self.emit_end(job, end)
         elif reason is not None:
             self._emit(Event("ended", job.token, {"code": None, "reason": reason, "error": info.get("error")}))
         else:
             said = info.get("error") or _last_line(job.folder / "stderr")
-            self.emit_end(job, TrialEnd("failed", None, 0.0, said or f"it left with exit code {info.get('code')}"))
+            left = f"it left with exit code {info.get('code')}, and not by returning"
+            self.emit_end(job, TrialEnd("failed", None, 0.0, said or left))
 
     def _listen(self) -> None:
         while not self._closed.wait(_POLL_SECONDS):
@@ -119,17 +121,44 @@ class RemoteCallSite(WorkerSite):
                 self._pass_on_reports(job)
 
     def _pass_on_reports(self, job: Submission) -> None:
-        """What a call has reported since: whole lines of a file."""
-        with self._lock:
-            path, at = job.folder / "reports", self._read.get(job.token, 0)
-            if job.token not in self._jobs or not path.exists():
-                return
-            data = path.read_bytes()[at:]
-            whole = data[: data.rfind(b"\n") + 1]
-            self._read[job.token] = at + len(whole)
-        for line in whole.splitlines():
-            step, value = line.split()
-            self.emit_report(job.token, int(step), float(value))
+        """What a call has reported since: whole lines of a file, which the call may have written to, too."""
+        more = True
+        while more:
+            with self._lock:
+                whole = b"" if job.token not in self._jobs else self._new_lines(job)
+            for line in whole.splitlines():
+                try:
+                    step, value = line.split()
+                    report = checked_report(int(step), float(value))
+                except (ValueError, UsageError):
+                    continue
+                self.emit_report(job.token, *report)
+            more = len(whole) > _MOST_REPORTS // 2
+
+    def _new_lines(self, job: Submission) -> bytes:
+        at = self._read.get(job.token, 0)
+        try:
+            with (job.folder / "reports").open("rb") as stream:
+                stream.seek(at)
+                data = stream.read(_MOST_REPORTS)
+        except OSError:
+            return b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if not whole and len(data) == _MOST_REPORTS:  # nobody reports a line so long
+            whole = data
+        self._read[job.token] = at + len(whole)
+        return whole
+
+
+def _end_of(path: Path) -> TrialEnd | None:
+    """How a call ended, if it was `main` that wrote this: the function may have, and left without returning."""
+    found = wrapper.read_json(str(path))
+    try:
+        end = TrialEnd(**found)
+    except TypeError:
+        return None
+    texts = all(one is None or isinstance(one, str) for one in (end.error, end.trace))
+    return end if texts and end.kind in KINDS and isinstance(end.seconds, (int, float)) else None
 
 
 def _last_line(path: Path) -> str:

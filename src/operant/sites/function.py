@@ -36,6 +36,14 @@ class CallSite:
     def start(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
 
+    def judged(self, job: Submission, end: TrialEnd) -> Mapping[str, Any]:
+        """What the ``ended`` event tells; whatever a function returned, it can fail its own job only."""
+        try:
+            return self.check(job, end)
+        except Exception as error:
+            text = f"what it returned cannot be judged: {type(error).__name__}: {error}"
+            return self.check(job, TrialEnd("failed", None, end.seconds, text))
+
     def find(self, tokens: Sequence[str]) -> dict[str, Found]:
         """Calls die with their process."""
         return dict.fromkeys(tokens, Found("unknown", {}))
@@ -74,7 +82,7 @@ class WorkerSite(CallSite):
                 return
 
     def emit_end(self, job: Submission, end: TrialEnd) -> None:
-        self._emit(Event("ended", job.token, self.check(job, end)))
+        self._emit(Event("ended", job.token, self.judged(job, end)))
 
 
 @SITES.register_module("function")
@@ -118,7 +126,7 @@ class FunctionSite(CallSite):
             end = call_trial(self.call_job, self, job)
         finally:
             self._calling = None
-        return self.check(job, end)
+        return self.judged(job, end)
 
     def cancel(self, tokens: Iterable[str], reason: str = "cancelled", grace: float | None = None) -> None:
         """A call ends at its next report. The others have not begun, or were ended by ctrl-C."""

@@ -126,9 +126,9 @@ class ProcessSite(WorkerSite):
                     except OSError:  # the search was closed in between
                         return
             elif kind == "end":
-                worker.end = pickle.loads(content[0])
+                worker.end = _end_of(content[0])
             elif kind == "end in file":
-                worker.end = pickle.loads(Path(content[0]).read_bytes())
+                worker.end = _end_of(Path(content[0]).read_bytes())
                 Path(content[0]).unlink()
             else:
                 self._gone(worker, job, content[0])
@@ -146,6 +146,16 @@ class ProcessSite(WorkerSite):
             return
         what = f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"it left with exit code {status}"
         self.emit_end(job, TrialEnd("failed", None, 0.0, what))
+
+
+def _end_of(data: bytes) -> TrialEnd:
+    """How a call ended, as its process sent it; what it returned may be of a class that only that process knows."""
+    try:
+        end: TrialEnd = pickle.loads(data)
+    except Exception as error:
+        text = f"what it returned cannot be read in another process: {type(error).__name__}: {error}"
+        return TrialEnd("failed", None, 0.0, text)
+    return end
 
 
 class _Worker:

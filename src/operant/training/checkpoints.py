@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from operant._util.files import replacing, sync_folder, write_file
+from operant._util.files import read_regular, replacing, sync_folder, write_file
 from operant.data.chunks import check_chunks, read_arrays
 from operant.errors import OperantError
 
@@ -115,8 +115,8 @@ def _remove(path: Path) -> None:
 def read_checkpoint(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
     """The state in one checkpoint folder; ``notes`` takes what is to be said of it."""
     try:
-        text = (path / "state.json").read_text(encoding="utf-8")
-        content = (path / "state.npz").read_bytes()
+        text = read_regular(path / "state.json").decode()
+        content = read_regular(path / "state.npz")
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is no checkpoint: {Path(str(error.filename)).name} is missing") from None
     except UnicodeDecodeError as error:
@@ -193,8 +193,8 @@ def read_weights(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str,
     from safetensors.numpy import load
 
     try:
-        content = path.read_bytes()
-        document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        content = read_regular(path)
+        document = json.loads(read_regular(path.with_suffix(".json")).decode())
         about = document["about"]
         _check_own(document, str(path.with_suffix(".json")), None)
         if document.get("sha256", "") not in ("", hashlib.sha256(content).hexdigest()):

@@ -19,6 +19,7 @@ from operant.training.statistics import Array, improvement, interval, profile
 
 TAG = "evaluation/return"
 _PLACES, _MARKS = 40, 101
+_LARGEST = 1e100  # sums and squares of what is larger are none
 
 Range = tuple[float, float]
 
@@ -131,7 +132,11 @@ def _task(row: RunRow) -> str:
 def _curve(run: Run) -> Curve:
     points = run.scalars(TAG)
     points = points[np.argsort(points["step"], kind="stable")]
-    return Curve(run.id, points["step"].astype(float), points["value"].astype(float))
+    curve = Curve(run.id, points["step"].astype(float), points["value"].astype(float))
+    wrong = curve.returns[~(np.abs(curve.returns) <= _LARGEST)]
+    if wrong.size:
+        raise UsageError(f"run {run.id} has a return of {wrong[0]:g}, which cannot be compared; leave that run out")
+    return curve
 
 
 def score_ranges(groups: Sequence[Group], given: Mapping[str, Range], best: bool = False) -> dict[str, Range]:

@@ -100,10 +100,13 @@ class Player:
         self.rng = rng
         self._remembers = "state" in policy.data.fields
         self._state: Any = initial_state(policy, env.num_envs) if self._remembers else None
+        self.action: Any = None
+        """What was done in the latest `step`."""
 
     def step(self, obs: Any) -> Step:
         """Act on these observations in the environments; memory of episodes that ended with it is lost."""
-        step = self.env.step(self.act(obs, allowed_actions(self.env, self.policy, obs)))
+        self.action = self.act(obs, allowed_actions(self.env, self.policy, obs))
+        step = self.env.step(self.action)
         if self._remembers and step.final_obs is not None:
             start = initial_state(self.policy, self.env.num_envs)
             self._state = replace_rows(self._state, start, step.done)

@@ -48,7 +48,12 @@ class RunningMoments:
         return {"mean": np.array(self.mean), "variance": np.array(self.variance), "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.mean, self.variance = np.array(state["mean"]), np.array(state["variance"])
+        mean, variance = np.array(state["mean"], float), np.array(state["variance"], float)
+        if mean.shape != self.mean.shape or variance.shape != self.variance.shape:
+            raise ValueError(
+                f"scales of {mean.shape} and {variance.shape} do not fit observations of {self.mean.shape}"
+            )
+        self.mean, self.variance = mean, variance
         self.count = float(state["count"])
 
 

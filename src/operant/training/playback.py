@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,22 @@ import gymnasium
 import numpy as np
 
 from operant.algorithms import Policy, find_algorithm
+from operant.data import tree_map
+from operant.data.batches import write_recorded
 from operant.envs import make_env
 from operant.envs.vector import Step
 from operant.envs.window import Window
 from operant.errors import MissingExtraError, OperantError, UsageError
+from operant.models.settings import ModelSettings
 from operant.tracking import Run
-from operant.training.checkpoints import read_weights
+from operant.training.checkpoints import CheckpointError, read_weights
 from operant.training.collecting import EpisodeLog, allowed_actions
 from operant.training.config import TrainConfig
 from operant.training.evaluating import Player
 from operant.training.normalizing import Normalizer
 from operant.training.trust import check_trust
+
+_UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError)
 
 
 class NoWindow(OperantError):
@@ -38,13 +44,19 @@ class LoadedPolicy:
         self, weights_file: Path, render_mode: str = "rgb_array", trust: bool | Collection[str] = False
     ) -> None:
         weights, about = read_weights(weights_file)
-        if about["config"] is None:
-            raise UsageError(f"this policy cannot be shown: {about['unseen']}; its weights are in {weights_file}")
+        try:
+            config, scales = about["config"], about["normalizer"]
+            self.step, self.mean_return = int(about["step"]), float(about["return"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CheckpointError(
+                f"{weights_file.with_suffix('.json')} does not describe a policy: {error!r:.200}"
+            ) from None
+        if not isinstance(config, Mapping):
+            why = about.get("unseen", "its config is missing")
+            raise UsageError(f"this policy cannot be shown: {why}; its weights are in {weights_file}")
         check_trust(about, f"the policy in {weights_file}", trust)
         # A policy is small work: it acts wherever it is loaded, whatever it was trained on.
-        self.config = TrainConfig.from_mapping({**about["config"], "device": "cpu"})
-        self.step = int(about["step"])
-        self.mean_return = float(about["return"])
+        self.config = TrainConfig.from_mapping({**config, "device": "cpu"})
         self.returns: list[float] = []
         env = self.config.env
         arguments = {**env.arguments, **self.config.evaluation.arguments}
@@ -53,6 +65,7 @@ class LoadedPolicy:
         self.opens_window = _is_gymnasiums(env.id) and render_mode == "human"
         self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **arguments)
         algorithm, _ = find_algorithm(self.config.algorithm["name"])
+        _check_size(weights, self.config.model, weights_file)
         try:
             self.policy: Policy = algorithm.make_policy(
                 self.env.single_observation_space,
@@ -62,22 +75,25 @@ class LoadedPolicy:
                 self.config.seed,
             )
             self.policy.load_weights(weights)
+            self.normalizer = self._scales(scales)
         except Exception as error:  # a class of the user's own may fail in any way
-            if not self.config.model.has_own_modules and not isinstance(error, (RuntimeError, KeyError, ValueError)):
+            if not self.config.model.has_own_modules and not isinstance(error, _UNFIT):
                 raise
             why = " ".join(str(error).split())[:300]
             raise UsageError(
                 f"this policy cannot be shown: its network cannot be made again from here ({why}); "
                 f"its weights are in {weights_file}"
             ) from None
-        self.normalizer: Normalizer | None = None
-        if about["normalizer"] is not None:
-            gamma = self.policy.data.gamma
-            self.normalizer = Normalizer(
-                max(1, self.policy.adapter.size), 1, gamma, obs=env.normalize_obs, reward=env.normalize_reward
-            )
-            self.normalizer.load_state_dict(about["normalizer"])
         self._player = Player(self.policy, self.env, self.normalizer)
+
+    def _scales(self, saved: Mapping[str, Any] | None) -> Normalizer | None:
+        """What observations were scaled by."""
+        if saved is None:
+            return None
+        env, size = self.config.env, max(1, self.policy.adapter.size)
+        normalizer = Normalizer(size, 1, self.policy.data.gamma, obs=env.normalize_obs, reward=env.normalize_reward)
+        normalizer.load_state_dict(saved)
+        return normalizer
 
     def act(self, obs: Any, mask: np.ndarray[Any, Any] | None = None) -> Any:
         """Greedy actions [N, …] for observations [N, …] as the environment gives them; ``mask`` [N, A]: which may be.
@@ -101,6 +117,14 @@ class LoadedPolicy:
     def play(self, obs: Any) -> Step:
         """One step in this policy's own environment."""
         return self._player.step(obs)
+
+
+def _check_size(weights: Mapping[str, np.ndarray[Any, Any]], model: ModelSettings, file: Path) -> None:
+    """Refuse a network that these weights cannot be of before it takes its memory."""
+    least = sum(model.hidden) + sum(one * other for one, other in pairwise(model.hidden))
+    least += model.recurrent_size**2 if model.recurrent else 0
+    if not model.has_own_modules and least > sum(one.size for one in weights.values()):
+        raise UsageError(f"this policy cannot be shown: {file} holds fewer weights than its network has")
 
 
 def load_policy(
@@ -165,6 +189,36 @@ def record_episodes(
     env.close()
     policy.returns = list(log.returns)
     return frames
+
+
+def record_transitions(policy: LoadedPolicy, path: Path, episodes: int, seed: int = 0, explore: bool = False) -> int:
+    """Write whole episodes for `operant.data.batches.read_recorded`: observations and actions as the environment has
+    them. Their returns are `policy.returns` then.
+
+    :param explore: act as in training, not greedily.
+    """
+    env, log = policy.env, EpisodeLog(episodes)
+    player = Player(policy.policy, env, policy.normalizer, np.random.default_rng([seed, 2]) if explore else None)
+    obs = tree_map(np.array, env.reset(seed))
+    steps: list[dict[str, Any]] = []
+    try:
+        while log.count < episodes:
+            step = player.step(obs)
+            happened = {
+                "obs": obs,
+                "action": player.action,
+                "reward": step.reward.astype(np.float32),
+                "terminated": step.terminated,
+                "truncated": step.truncated,
+                "next_obs": step.next_obs,
+            }
+            steps.append(tree_map(np.array, happened))
+            obs = tree_map(np.array, step.obs)
+            log.add(step)
+    finally:
+        env.close()
+    policy.returns = list(log.returns)
+    return write_recorded(path, steps)
 
 
 def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second: int = 30) -> None:

@@ -83,7 +83,8 @@ def resume(
 
     def go_on(found: int, state: dict[str, Any]) -> TrainResult:
         saved = _saved_config(found, state)
-        check_trust(state, f"the checkpoint of run {opened.id}", trust)
+        if config is None:  # of one's own instead of it, it is the user who names code
+            check_trust(state, f"the checkpoint of run {opened.id}", trust)
         changed = apply_changes(saved, changes) if config is None else config.to_mapping()
         _refuse_other_shapes(saved, changed)
         new = TrainConfig.from_mapping(changed) if config is None else config
@@ -125,7 +126,7 @@ def _run_from(training: Training, found: int, state: dict[str, Any], notes: Iter
         training.load_state_dict(state)
     except KeyError as error:
         raise _Unfit(f"the checkpoint of step {found:,} lacks {error}") from error
-    except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+    except (TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
         if isinstance(error, OperantError):
             raise
         raise _Unfit(f"the checkpoint of step {found:,} does not fit: {type(error).__name__}: {error}") from error

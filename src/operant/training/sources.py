@@ -7,11 +7,13 @@ Lightning and by middleware alike; loops that collect by themselves call `learn_
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from operant.algorithms.base import recorded_actions
 from operant.algorithms.contracts import Algorithm, DataSpec, Metrics, PopulationAlgorithm
 from operant.algorithms.errors import DivergedError, explain_divergence
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
@@ -141,7 +143,13 @@ class Dataset(Replay):
         spec = algorithm.data
         if collector.normalizer is not None:
             raise UsageError("env.normalize_obs and env.normalize_reward scale by what is collected; a dataset is not")
-        recorded = read_transitions(spec.path, algorithm.adapter.adapt, n_step=spec.n_step, gamma=spec.gamma)
+        recorded = read_transitions(
+            spec.path,
+            algorithm.adapter.adapt_recorded,
+            n_step=spec.n_step,
+            gamma=spec.gamma,
+            from_env=partial(recorded_actions, algorithm),
+        )
         super().__init__(algorithm, collector, rng, recorded)
 
     @property

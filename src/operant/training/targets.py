@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from operant._util.plain_yaml import parse_yaml, read_yaml
 from operant.errors import UsageError, nearest
 from operant.training.config import TrainConfig
 from operant.training.dialects import from_di_engine, looks_like_di_engine
@@ -73,11 +72,13 @@ def _preset_path(name: str) -> Path:
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    if path.suffix == ".json":
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path} cannot be read: {error}") from None
+    else:
+        values = read_yaml(path)
     if not isinstance(values, dict):
         raise UsageError(f"{path} must hold a mapping of settings, not {type(values).__name__}")
     return values
@@ -138,10 +139,7 @@ def apply_changes(values: Mapping[str, Any], changes: Iterable[str]) -> dict[str
         key, equals, text = change.partition("=")
         if not equals or not key:
             raise UsageError(f"{change!r} is no change: write key=value, such as total_steps=50000")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise UsageError(f"the value in {change!r} cannot be read: {error}") from None
+        value = parse_yaml(text, f"the value in {change!r:.200}")
         place = result
         *groups, last = key.split(".")
         for group in groups:

@@ -16,6 +16,7 @@ from operant.algorithms import Algorithm, find_algorithm
 from operant.data import prune_chunks
 from operant.envs import make_env
 from operant.envs.making import why_not_found_again
+from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
 from operant.tracking import SummaryWriter
 from operant.training.arithmetic import quick_arithmetic
@@ -92,6 +93,8 @@ class Training:
             config.model,
             config.seed,
         )
+        if config.env.normalize_obs and not self.algorithm.takes_scaled:
+            raise UsageError("env.normalize_obs scales what is seen, but not what was recorded: switch it off")
         self.normalizer = make_normalizer(config.env, self.algorithm, rows)
         rng = np.random.default_rng([config.seed, 4])
         self.collector = Collector(

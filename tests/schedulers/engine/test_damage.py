@@ -215,3 +215,17 @@ def test_messages_of_wrong_kinds_do_not_end_a_search(tmp_path: Path) -> None:
     assert simulated(folder, config({"stop_criterion": {"max_tries": 3}}), behave).run().status == "FINISHED"
     assert describe(folder)["damage"] is None
     LiveSearch(folder).summary()
+
+
+@pytest.mark.parametrize("name", ["journal.log", "lease.json"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(search: Path, name: str, kind: str) -> None:
+    (search / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(search / name)
+    elif kind == "folder":
+        (search / name).mkdir()
+    else:
+        (search / name).symlink_to("/dev/zero")
+    damage = describe(search)["damage"]
+    assert bool(damage) == (name == "journal.log")

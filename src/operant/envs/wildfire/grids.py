@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import tokenize
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from operant.envs.vector import Array
 from operant.errors import MissingExtraError, UsageError
+
+MOST_CELLS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -28,10 +34,7 @@ def read_grid(path: str | Path) -> Grid:
         raise UsageError(f"there is no map {path}")
     match path.suffix.lower():
         case ".npy":
-            values = np.load(path, allow_pickle=False)
-            if values.ndim != 2:
-                raise UsageError(f"{path} holds an array of {values.shape}; a map has rows and columns")
-            return Grid(values)
+            return Grid(_array(path))
         case ".asc":
             return _ascii_grid(path)
         case ".tif" | ".tiff":
@@ -52,9 +55,28 @@ def write_ascii_grid(
     Path(path).write_text(head + "\n".join(lines) + "\n", encoding="ascii")
 
 
+def _array(path: Path) -> Array:
+    try:
+        found = np.lib.format.open_memmap(path, mode="r")  # what it says of its size is held against the file's
+    except (ValueError, TypeError, OverflowError, OSError, EOFError, SyntaxError, tokenize.TokenError) as error:
+        raise UsageError(f"{path} is no array of numbers: {error!s:.200}") from None
+    if found.ndim != 2:
+        raise UsageError(f"{path} holds an array of {found.shape}; a map has rows and columns")
+    if found.dtype.kind not in "biuf":
+        raise UsageError(f"{path} holds {found.dtype}; a map is of numbers")
+    check_cells(found.shape, str(path))
+    return np.array(found)
+
+
+def check_cells(shape: tuple[int, ...], what: str) -> None:
+    """Refuse a map that takes more memory than a machine has to give for one."""
+    if math.prod(shape) > MOST_CELLS:
+        raise UsageError(f"{what} has {' x '.join(map(str, shape))} cells; at most {MOST_CELLS:,} are taken")
+
+
 def _ascii_grid(path: Path) -> Grid:
     head: dict[str, float] = {}
-    with path.open(encoding="ascii", errors="replace") as file:
+    with path.open(encoding="ascii", errors="replace") as file, warnings.catch_warnings(action="ignore"):
         try:
             while len(head) < 6:
                 place = file.tell()
@@ -67,10 +89,11 @@ def _ascii_grid(path: Path) -> Grid:
         except ValueError as error:
             raise UsageError(f"{path} is no ASCII grid: {error}") from None
     size = head.get("cellsize", 0.0)
-    shape = (int(head.get("nrows", -1)), int(head.get("ncols", -1)))
-    if values.shape != shape or size <= 0:
+    shape = (head.get("nrows", -1), head.get("ncols", -1))
+    if values.shape != shape or not values.size or not 0 < size < math.inf:
         raise UsageError(
-            f"{path} is no ASCII grid: its head tells of {shape} cells of {size}, but it has {values.shape}"
+            f"{path} is no ASCII grid: its head tells of {shape[0]:g} x {shape[1]:g} cells of {size:g}, "
+            f"but it has {' x '.join(map(str, values.shape))}"
         )
     shift = 0.5 * size
     west = head.get("xllcorner", head.get("xllcenter", shift) - shift)
@@ -83,10 +106,23 @@ def _geotiff(path: Path) -> Grid:
         import rasterio
     except ImportError:
         raise MissingExtraError(f"{path.name}, a GeoTIFF,", "wildfire") from None
-    with rasterio.open(path) as file:
-        place = file.transform
-        if abs(abs(place.a) - abs(place.e)) > 1e-6 * abs(place.a):
-            raise UsageError(f"{path} has cells of {abs(place.a):g} by {abs(place.e):g}; they must be square")
-        if file.crs is not None and file.crs.is_geographic:
-            raise UsageError(f"{path} is in degrees; project it to metres (gdalwarp -t_srs EPSG:5070) first")
-        return Grid(file.read(1), abs(place.a), place.c, place.f + place.e * file.height)
+    try:
+        # By this driver only: others, such as GDAL's virtual files, read whatever place a file names.
+        with warnings.catch_warnings(action="ignore"), rasterio.open(path, driver="GTiff") as file:
+            return _band(path, file)
+    except (rasterio.errors.RasterioError, OSError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path} is no GeoTIFF: {error!s:.200}") from None
+
+
+def _band(path: Path, file: Any) -> Grid:
+    place = file.transform
+    if abs(abs(place.a) - abs(place.e)) > 1e-6 * abs(place.a):
+        raise UsageError(f"{path} has cells of {abs(place.a):g} by {abs(place.e):g}; they must be square")
+    if file.crs is not None and file.crs.is_geographic:
+        raise UsageError(f"{path} is in degrees; project it to metres (gdalwarp -t_srs EPSG:5070) first")
+    check_cells((file.height, file.width), str(path))
+    if place.is_identity:  # what no place was written into
+        return Grid(file.read(1))
+    return Grid(file.read(1), abs(place.a), place.c, place.f + place.e * file.height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -14,9 +15,10 @@ import numpy as np
 
 from operant._util.conditions import Condition
 from operant._util.files import write_file
+from operant._util.plain_yaml import read_yaml
 from operant.envs.rng import seeded
 from operant.envs.vector import Array
-from operant.envs.wildfire.grids import read_grid
+from operant.envs.wildfire.grids import check_cells, read_grid
 from operant.envs.wildfire.land import ASSETS, FUELS, TERRAINS, Land, generate
 from operant.envs.wildfire.physics.rothermel import Moisture
 from operant.envs.wildfire.physics.spread import Fires, SpreadRates
@@ -30,6 +32,7 @@ from operant.tracking.places import cache_dir
 _FACTS = (  # what a condition may ask
     "elapsed_steps", "elapsed_minutes", "burned_cells", "burned_area", "burned_part", "assets_lost", "reaches_edge",
 )  # fmt: skip
+_LONGEST = 525_600.0
 _MAPS = ("elevation", "fuel", "cover", "height", "crown_ratio", "assets")
 
 
@@ -58,22 +61,38 @@ class ScenarioSettings:
     land_seed: int | None = setting(0, "the land of all scenarios; null: each has one of its own")
     wind_limit: bool = setting(False, "hold the effective wind at 0.9 of the reaction intensity (Rothermel 1972)")
 
+    def __post_init__(self) -> None:
+        if len(self.shape) != 2 or min(self.shape) < 1:
+            raise UsageError(f"shape is {list(self.shape)[:5]}; rows and columns are wanted, such as [64, 64]")
+        check_cells(self.shape, "shape")
+        if not 0 < self.cell_size < math.inf:
+            raise UsageError(f"cell_size is {self.cell_size}; it is a length in metres")
+        if not 0 < self.minutes <= _LONGEST:
+            raise UsageError(f"minutes is {self.minutes}; it is a time up to {_LONGEST:,} minutes, which is a year")
+        if self.land_seed is not None and self.land_seed < 0:
+            raise UsageError(f"land_seed is {self.land_seed}; it is a whole number from 0 on, or null")
+
     @property
     def hash(self) -> str:
         """Names what the fire depends on: these settings and the bytes of the maps."""
         own = to_mapping(self)
-        own["maps"] = {name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for name, file in self.maps.items()}
+        own["maps"] = {name: _checksum(Path(str(file))) for name, file in self.maps.items()}
         return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16]
 
     def make(self, seed: int) -> Scenario:
         """The scenario of a seed. Land comes from ``land_seed``, weather and ignition from the seed."""
         generator = seeded(seed)
-        if self.land_seed is None:
-            land = self._make_land(seeded(int(generator.integers(2**31))))
-        else:
-            land = _land(json.dumps(to_mapping(self), sort_keys=True))
-        weather = self._make_weather(land, generator)
-        return Scenario(self, land, weather, self._ignitions(land, generator), seed)
+        try:
+            if self.land_seed is None:
+                land = self._make_land(seeded(int(generator.integers(2**31))))
+            else:
+                land = _land(json.dumps(to_mapping(self), sort_keys=True))
+            weather = self._make_weather(land, generator)
+            return Scenario(self, land, weather, self._ignitions(land, generator), seed)
+        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+            if isinstance(error, UsageError):
+                raise
+            raise UsageError(f"no scenario can be made of these settings: {error!s:.200}") from error
 
     def _make_land(self, generator: np.random.Generator) -> Land:
         for name in self.maps:
@@ -143,17 +162,16 @@ class ScenarioSettings:
         return tuple((int(cell) // land.shape[1], int(cell) % land.shape[1]) for cell in chosen)
 
 
+def _checksum(map_file: Path) -> str:
+    if not map_file.is_file():
+        raise UsageError(f"there is no map {map_file}")
+    return hashlib.sha256(map_file.read_bytes()).hexdigest()
+
+
 def load_scenario(path: str | Path, seed: int = 0) -> Scenario:
     """The scenario of a YAML file, ours or SimFire's; maps are looked for beside it."""
-    import yaml
-
     path = Path(path)
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"the scenario {path} cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    values = read_yaml(path)
     if not isinstance(values, Mapping):
         raise UsageError(f"{path} holds no settings of a scenario; they are names and values, such as shape: [64, 64]")
     settings = fill(ScenarioSettings, with_simfire({"simulation": values})["simulation"])

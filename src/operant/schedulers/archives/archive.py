@@ -186,7 +186,7 @@ def _read_manifest(text: bytes) -> tuple[dict[str, Any], dict[str, tuple[int, st
             folded.add(name.casefold())
             wanted[name] = (size, digest)
         manifest["task"] = str(manifest["task"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"its {MANIFEST} cannot be read ({type(error).__name__})") from None

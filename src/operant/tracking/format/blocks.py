@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operant._util.files import open_regular
+
 # The first bytes catch text-mode transfers, as PNG's signature does.
 FILE_MAGIC = b"\x89OPR\r\n\x1a\n"
 FILE_VERSION = 1
@@ -214,7 +216,7 @@ class BlockTail:
     def poll(self) -> list[Block]:
         """Blocks that became readable since the last call; late ones (from a closed gap) come first."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(self.path)
         except FileNotFoundError:
             return []
         try:

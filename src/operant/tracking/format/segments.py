@@ -272,6 +272,8 @@ class RunLog:
         self.folder = folder
         self.segments: dict[str, Segment] = {}
         self.odd_records = 0
+        self.unreadable: dict[str, str] = {}
+        """Why a file could not be read when it was looked at last."""
         self._tails: dict[str, BlockTail] = {}
         self._inside: dict[str, str | None] = {}
         """For each file the segment its next block belongs to; None while passing over one."""
@@ -291,7 +293,13 @@ class RunLog:
             if path.name not in self._inside:
                 self._inside[path.name] = path.name if path.name not in self.segments else None
             self.reading = path.name
-            for block in tail.poll():
+            self.unreadable.pop(path.name, None)
+            try:
+                blocks = tail.poll()
+            except OSError as error:  # a pipe, a folder, a disk that does not answer
+                self.unreadable[path.name] = str(error.strerror)
+                continue
+            for block in blocks:
                 yield from self._items(path.name, block)
             inside = self._inside[path.name]
             if inside is not None and inside in self.segments:
@@ -300,7 +308,10 @@ class RunLog:
     def damage(self, *, growing: bool) -> list[str]:
         """One sentence for every place where bytes could not be read. In a growing run a torn tail is no damage yet."""
         found = [f"{self.odd_records} records have fields that no writer of Operant makes"] if self.odd_records else []
+        found += [f"{name} cannot be read ({why})" for name, why in self.unreadable.items()]
         for name, tail in self._tails.items():
+            if name in self.unreadable:
+                continue
             if tail.header_damaged:
                 found.append(f"{name}: the file header is damaged (its blocks were read all the same)")
             found += [f"{name}: {end - start} damaged bytes at offset {start} were skipped" for start, end in tail.gaps]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operant._util.files import sync_data, write_all
+from operant._util.files import open_regular, sync_data, write_all
 from operant.errors import OperantError
 from operant.tracking.format.blocks import (
     ALIGNMENT,
@@ -125,7 +125,7 @@ class JournalReader:
 
     def _rest(self) -> bytes:
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(open_regular(self.path), "rb") as file:
                 start = max(self.offset, FILE_HEADER_SIZE)
                 left = os.fstat(file.fileno()).st_size - start
                 file.seek(start)

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from operant._util.files import write_file
+from operant._util.files import open_regular, write_file
 from operant.errors import OperantError
 from operant.tracking.identity import is_alive, process_identity
 
@@ -93,7 +93,7 @@ def read_lease(folder: Path) -> dict[str, Any]:
     A field that is not of its kind is left out: the file may be damaged.
     """
     try:
-        with (folder / "lease.json").open("rb") as file:
+        with os.fdopen(open_regular(folder / "lease.json"), "rb") as file:
             found = json.loads(file.read(_LARGEST_LEASE).decode())
     except (OSError, ValueError, RecursionError):
         return {}

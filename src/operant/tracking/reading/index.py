@@ -101,7 +101,7 @@ class Index:
                 found = database.execute("select state from runs where id = ?", (run_id,)).fetchone()
                 if found is not None and _checksum(found[0][8:]) == int(found[0][:8], 16):
                     summary = RunSummary.from_json(folder, json.loads(found[0][8:]))
-            except (sqlite3.DatabaseError, TypeError, ValueError):
+            except (sqlite3.DatabaseError, TypeError, ValueError, MemoryError):
                 pass
         summary.update()
         return summary
@@ -204,7 +204,7 @@ def _read(database: sqlite3.Connection | None) -> dict[str, tuple[str, RunRow | 
             run_id, mark, name, status, started, ended, tags, note, params, last = row
             texts = (json.loads(tags), note, json.loads(params), json.loads(last))
             found[run_id] = (mark, None if status is None else RunRow(run_id, name, status, started, ended, *texts))
-    except (sqlite3.DatabaseError, ValueError):
+    except (sqlite3.DatabaseError, ValueError, MemoryError):  # the last: a length that is none
         return {}
     return found
 

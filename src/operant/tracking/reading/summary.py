@@ -11,6 +11,7 @@ reads them too, oldest first.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from operant._util.files import open_regular
 from operant.errors import UsageError
 from operant.status import Status
 from operant.tracking.format.blocks import Block
@@ -144,7 +146,7 @@ class RunSummary:
         if self.log.folder.name != "run":
             return False
         try:
-            with (self.log.folder.parent / f"exit-{attempt}.json").open("rb") as stream:
+            with os.fdopen(open_regular(self.log.folder.parent / f"exit-{attempt}.json"), "rb") as stream:
                 found = json.loads(stream.read(_LARGEST_EXIT))
         except (OSError, ValueError, RecursionError):
             return False
