@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import random
+import secrets
 import signal
 import sys
 import time
@@ -22,6 +23,10 @@ from tests.machine import DEAREST, MARK, left_behind, patience
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("exploring", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# Ray reads how it authenticates when it is first loaded, by whichever test that is: one token for all of them.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 # A shell starts what runs in the background with SIGINT ignored, and children inherit that: no ctrl-C would reach them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import shutil
 import socket
 import subprocess
@@ -33,20 +32,13 @@ class Head(NamedTuple):
 
 @contextmanager
 def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head]:
-    """A head whose token is in the environment meanwhile; all of it is gone afterwards.
-
-    Ray reads how it authenticates when it is first imported: nobody in this process may have done so before.
-    """
+    """A head with the token of this test session (tests/conftest.py); all of it is gone afterwards."""
     place = Path(tempfile.mkdtemp(prefix="operant-ray-", dir="/tmp"))
-    (place / "token").touch(0o600)
-    (place / "token").write_text(secrets.token_hex(32))
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
     port, dashboard, client, agent = (one.getsockname()[1] for one in sockets)
     for one in sockets:
         one.close()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN_PATH", str(place / "token"))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_raylet_start_wait_time_s", "180")  # Ray's own 30 s are short where there is much to do
         patch.setenv("RAY_agent_register_timeout_ms", "180000")

@@ -31,7 +31,6 @@ import mains  # noqa: E402  # workers import it by this name
 # Ray's own code warns on start and shutdown; that is not what is tested here.
 pytestmark = [
     pytest.mark.filterwarnings("default"),
-    # Not imported here: Ray reads how it authenticates when it is first loaded.
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs operant[ray]"),
 ]
 
