@@ -125,7 +125,8 @@ class _VTrace(_LaggingPolicy, OnPolicy):
             part.reshape(steps, rows) if by_step else part.reshape(rows, steps).T
             for part in (data.value, data.log_prob)
         )
-        ratio = np.exp(log_prob - batch["log_prob"])
+        acted = batch["log_prob"] if "log_prob" in batch else log_prob  # played by the policy that learns
+        ratio = np.exp(log_prob - acted)
         target, advantage = v_trace(
             ratio,
             batch["reward"],
@@ -138,7 +139,7 @@ class _VTrace(_LaggingPolicy, OnPolicy):
             clip_rho=self.settings.clip_rho,
             clip_c=self.settings.clip_c,
         )
-        parts = (target, advantage, ratio, batch["log_prob"])
+        parts = (target, advantage, ratio, acted)
         target, advantage, self._ratio, behaviour = (
             (part.reshape(-1) if by_step else by_environment(part)).astype(np.float32, copy=False) for part in parts
         )
