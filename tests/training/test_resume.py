@@ -271,14 +271,16 @@ def test_an_earlier_checkpoint_without_a_checksum_is_read_and_told(saved):
     assert "no checksum of its own" in saved.notes[0]
 
 
-@pytest.mark.parametrize("key", ["config", "doctor", "algorithm"])
+@pytest.mark.parametrize("key", ["config", "doctor", "algorithm", "last.checkpoint"])
 def test_a_checkpoint_that_lacks_something_gives_way_to_the_one_before(root, key):
     config = {"total_steps": 200, "env": CARTPOLE, "algorithm": A2C, "checkpoint": {"every": 100}}
     run_id = train(config, root=root).run_id
     run = Run.open(run_id, root)
     store = CheckpointStore(run.folder / "checkpoints")
     newest, state = store.load()
-    store.save(newest, {name: value for name, value in state.items() if name != key})
+    group, _, name = key.rpartition(".")
+    del (state[group] if group else state)[name]
+    store.save(newest, state)
     with pytest.raises(CheckpointError, match=f"step {newest} "):
         resume(run_id, root=root, step=newest)
     assert resume(run_id, ["total_steps=300"], root=root).steps >= 300

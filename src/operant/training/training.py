@@ -401,7 +401,7 @@ class Training:
         self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))
         self.source.train_iter = int(state["train_iter"])
         self.metrics = dict(state["metrics"])
-        self._last = {key: int(value) for key, value in state["last"].items()}
+        self._last = {key: int(state["last"][key]) for key in self._last}
         if "evaluation_env" in state:
             self._evaluation_env = self._make_evaluation_env()
             self._evaluation_env.load_state(state["evaluation_env"])
