@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-STEPS = {("ppo", "operant"): 204_800, ("ppo", "rllib"): 12_288, ("dqn", "operant"): 40_000, ("dqn", "rllib"): 4_000}
+STEPS = {("ppo", "operant"): 61_440, ("ppo", "rllib"): 6_144, ("dqn", "operant"): 20_000, ("dqn", "rllib"): 3_000}
 WANTED = {"ppo": 12.0, "dqn": 18.0}
 
 

@@ -16,6 +16,7 @@ from tests.harness.composing import composed
 from tests.machine import patience
 
 from operant.errors import UsageError
+from operant.schedulers.views.overview import describe
 from operant.tracking import Run
 
 tune = pytest.importorskip("ray.tune", reason="ray is not installed")
@@ -175,12 +176,7 @@ SMALL = (
 @pytest.mark.filterwarnings("default")  # Ray's own
 def test_a_search_by_ray_that_is_killed_goes_on(tmp_path: Path) -> None:
     tree = composed("ppo", *SMALL, "tune.num_samples=8", "runtime.name=killed")
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import json, sys\nfrom operant.harness.application import run_tree\n"
-        "outcome = run_tree(json.loads(sys.argv[1]), root=sys.argv[2])\nprint(outcome.status, outcome.tries)\n"
-    )
-    words = [sys.executable, str(program), json.dumps(tree), str(tmp_path / ".operant")]
+    words = [sys.executable, "-c", PROGRAM, json.dumps(tree), str(tmp_path / ".operant")]
     record = tmp_path / ".operant" / "tune" / "killed" / "trials.jsonl"
     with subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
         deadline = time.monotonic() + patience(240)
@@ -197,6 +193,36 @@ def test_a_search_by_ray_that_is_killed_goes_on(tmp_path: Path) -> None:
     assert [line["proposed"] for line in lines if "proposed" in line] == list(range(8))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_search_of_our_own_that_is_killed_goes_on(tmp_path: Path) -> None:
+    own = ("tune.engine=operant", "tune.num_samples=8", "tune.parallel=2", "runtime.name=killed")
+    tree = composed("dqn", *SMALL[:4], *own, "checkpoint.checkpoint_frequency=0", "evaluation.evaluation_interval=null")
+    folder = tmp_path / ".operant" / "searches" / "killed"
+    words = [sys.executable, "-c", PROGRAM, json.dumps(tree), str(tmp_path / ".operant")]
+
+    def finished() -> dict[str, Any]:
+        jobs = describe(folder)["jobs"] if (folder / "journal.log").exists() else []
+        return {job["id"]: job["arg_dict"] for job in jobs if job["status"] == "FINISHED"}
+
+    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + patience(240)
+        while len(finished()) < 2:
+            assert first.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)
+        os.killpg(first.pid, signal.SIGKILL)
+    before = finished()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=patience(400))
+    assert "FINISHED 8" in done.stdout, done.stdout + done.stderr
+    assert len(finished()) == 8 and finished().items() >= before.items()
+
+
+PROGRAM = """
+import json, sys
+from operant.harness.application import run_tree
+outcome = run_tree(json.loads(sys.argv[1]), root=sys.argv[2])
+print(outcome.status, outcome.tries)
+"""
 OWN = """
 from operant.harness.rllib import prepare_ray
 prepare_ray()  # before Ray is loaded
