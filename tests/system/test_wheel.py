@@ -90,8 +90,8 @@ searcher: {type: TpeSearcher, reward_attribute: acc, pattern: "acc {value}"}
 """
 CALLS = {
     "init": "", "runs": "", "compact": "", "sync": "", "sites": "", "top": "", "show": "", "auto": "list",
-    "search": "--task s s.yaml [search]", "train": "cartpole-ppo [rl]", "view": "last [rl]", "record": "last [rl]", "ui": "[web]",
-    "serve": "[web]", "fire": "simulate s.yaml [rl]", "harness": "[harness]",
+    "search": "--task s s.yaml [search]", "train": "cartpole-ppo [rl]", "view": "last [rl]", "ui": "[web]",
+    "record": "last [rl]", "serve": "[web]", "fire": "simulate s.yaml [rl]", "harness": "[harness]",
     "task": "-m operant:Run --engine ray [ray]", "plot": "nothing --out a.png", "export": "last --to parquet",
     "import": "no.tar.gz", "import-tensorboard": "nowhere", "stop": "-t no", "restart": "-t no", "rm": "-t no",
     "replay": "no", "compare-scores": "no",

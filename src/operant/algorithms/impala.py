@@ -125,7 +125,7 @@ class _VTrace(_LaggingPolicy, OnPolicy):
             part.reshape(steps, rows) if by_step else part.reshape(rows, steps).T
             for part in (data.value, data.log_prob)
         )
-        acted = batch["log_prob"] if "log_prob" in batch else log_prob  # played by the policy that learns
+        acted = batch.get("log_prob", log_prob)  # without it: played by the policy that learns
         ratio = np.exp(log_prob - acted)
         target, advantage = v_trace(
             ratio,
