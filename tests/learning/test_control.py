@@ -86,7 +86,7 @@ def config(env, algorithm, steps, model=None, **scaled):
         ({"name": "sac"}, 4_000, {}, {"normalize_obs": True, "normalize_reward": True}),
         ({"name": "sac", "updates": 16}, 1_200, {"layer_norm": True}, {}),  # two updates for each step
     ],
-    ids=["ddpg-noise-on-weights", "td3-ou-prioritized-3-step", "sac-scaled", "sac-many-updates"],
+    ids=["ddpg-noise-on-weights", "td3-ou-prioritized-2-step", "sac-scaled", "sac-many-updates"],
 )
 def test_it_learns_actions_of_unequal_bounds(root, algorithm, steps, model, scaled):
     result = train(config("UnequalIdentity", algorithm, steps, model, **scaled), root=root)
