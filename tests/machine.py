@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["DEAREST", "MARK", "left_behind", "patience", "wait_until"]
+__all__ = ["DEAREST", "MARK", "left_behind", "patience", "spawned", "wait_until"]
 
 MARK = "TEST_SESSION_OF_OPERANT"  # in the environment of all that a session starts
 PYTHONS = "multiprocessing.resource_tracker"  # Python's own helper lives as long as the process it helps
@@ -52,6 +53,16 @@ def _spin() -> float:
     began = time.perf_counter()
     sum(number * number for number in range(800_000))
     return time.perf_counter() - began
+
+
+def spawned(process: psutil.Process | None = None) -> list[psutil.Process]:
+    """Processes of multiprocessing's that live and descend from this one; whatever else earlier tests have left."""
+    found = []
+    for one in (process or psutil.Process()).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, too
+            if "spawn_main" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def left_behind(mark: str) -> list[tuple[psutil.Process, str]]:

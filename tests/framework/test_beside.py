@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import mains
 import psutil
 import pytest
-from tests.machine import patience, wait_until
+from tests.machine import patience, spawned, wait_until
 
 from operant.framework import Parallel, Task
 from operant.framework.parallel.queues import QueueSettings
@@ -23,25 +22,15 @@ def _take(router, wanted: int) -> list[tuple[int, int]]:
     return [queue.get(timeout=patience(60)) for _ in range(wanted)]
 
 
-def _workers() -> list[psutil.Process]:
-    """Of the children of this process, which may have others by earlier tests."""
-    found = []
-    for one in psutil.Process().children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, too
-            if "spawn_main" in " ".join(one.cmdline()):
-                found.append(one)
-    return found
-
-
 def test_this_process_is_node_0_and_ends_the_others(tmp_path: Path) -> None:
     with Parallel.beside(2, mains.feed, str(tmp_path)) as router, Task(router=router) as task:
         taken = _take(router, 40)
-        assert task.match_labels("node.0") and len(_workers()) == 2
+        assert task.match_labels("node.0") and len(spawned()) == 2
     assert {node for node, _ in taken} <= {1, 2}
     for node in (1, 2):
         numbers = [number for one, number in taken if one == node]
         assert numbers == list(range(len(numbers)))  # none lost, none twice
-    assert not _workers()
+    assert not spawned()
 
 
 @pytest.mark.parametrize("how", ["kill", "raise", "stop"])
@@ -60,14 +49,14 @@ def test_who_dies_raises_or_falls_silent_is_told_and_replaced(tmp_path: Path, ho
     assert [number for _, number in taken] == [0, 1, 2, 0, 1, 2, 3, 4]
     reason = {"kill": "SIGKILL", "raise": "no more numbers", "stop": "stall_timeout"}[how]
     assert len(told) == 1 and told[0][0] == 1 and reason in told[0][1]
-    assert not _workers()
+    assert not spawned()
 
 
 def test_an_error_of_this_process_ends_the_others(tmp_path: Path) -> None:
     with pytest.raises(KeyError), Parallel.beside(1, mains.feed, str(tmp_path)) as router, Task(router=router):
         _take(router, 2)
         raise KeyError("mine")
-    assert not _workers()
+    assert not spawned()
 
 
 def test_workers_end_when_this_process_is_killed(tmp_path: Path) -> None:

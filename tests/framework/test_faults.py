@@ -11,7 +11,7 @@ from typing import Any
 import mains
 import psutil
 import pytest
-from tests.machine import patience
+from tests.machine import patience, spawned
 
 from operant.framework import Parallel, WorkerDied
 
@@ -146,9 +146,7 @@ def _start_and_stop(n: int) -> None:
 
 
 def _no_worker_left() -> bool:
-    """Python's own helper process lives as long as this one, and other tests may have helpers too."""
-    children = psutil.Process().children(recursive=True)
-    return not any("spawn_main" in " ".join(child.cmdline()) for child in children)
+    return not spawned()
 
 
 def _wait_until(predicate: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from tests.machine import spawned
 
 from operant.errors import OperantError, UsageError
 from operant.tracking import Run
@@ -68,14 +69,9 @@ class Killer:
     def point(self, step: int, rate: float, mean: float) -> None:
         self.left -= 1
         if self.left == 0:
-            os.kill(workers()[0].pid, signal.SIGKILL)
+            os.kill(spawned()[0].pid, signal.SIGKILL)
 
     def evaluated(self, *_: Any) -> None: ...
-
-
-def workers() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if "spawn_main" in " ".join(one.cmdline())]
 
 
 def weights_of(result: Any) -> dict[str, Any]:
@@ -93,7 +89,7 @@ def test_rounds_do_not_depend_on_timing_and_resume_exactly(root: Path) -> None:
     half = train(config(PPO, 512, normalize=True), root=root)
     assert whole.exact and half.exact and not same(whole, half)
     assert same(whole, resume(half.run_id, ["total_steps=1024", "evaluation.every=1024"], root=root))
-    assert not workers()
+    assert not spawned()
 
 
 def test_learning_goes_on_when_a_worker_is_killed(root: Path) -> None:
@@ -109,7 +105,7 @@ def test_learning_goes_on_when_a_worker_is_killed(root: Path) -> None:
     assert told and all(run.latest(tag).value > 0.0 for tag in told)
     lags = run.scalars("workers/lag_max")["value"]
     assert max(lags) <= 16 and run.latest("workers/dropped").value >= 0.0
-    assert not workers()
+    assert not spawned()
 
 
 def test_replay_is_filled_by_workers_in_the_ratio_of_one_process(root: Path) -> None:
@@ -163,7 +159,7 @@ def test_a_worker_that_fails_again_and_again_ends_the_training(root: Path) -> No
     broken["env"]["id"] = "tests.training.test_remote:breaks_elsewhere"
     with pytest.raises(OperantError, match=r"(?s)failed 3 times in a row.*not in a worker"):
         train(broken, root=root)
-    assert not workers()
+    assert not spawned()
 
 
 def breaks_elsewhere(num_envs: int = 1, **_: Any) -> Any:

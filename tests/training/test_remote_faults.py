@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.machine import patience, wait_until
+from tests.machine import patience, spawned, wait_until
 from tests.training.test_remote import IMPALA, PPO, config, same, workers
 
 from operant.framework import Context
@@ -45,8 +45,7 @@ def begin(root: Path, settings: dict[str, Any]) -> tuple[subprocess.Popen[bytes]
         return list((root / "runs").glob("*/checkpoints/step-*")) if (root / "runs").exists() else []
 
     wait_until(saved, "a checkpoint", 120)
-    children = psutil.Process(process.pid).children(recursive=True)
-    pids = [one.pid for one in children if "spawn_main" in " ".join(one.cmdline())]
+    pids = [one.pid for one in spawned(psutil.Process(process.pid))]
     assert len(pids) == 2
     return process, saved()[0].parent.parent, pids
 
