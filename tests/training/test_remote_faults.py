@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.machine import patience, spawned, wait_until
-from tests.training.test_remote import IMPALA, PPO, config, same, workers
+from tests.training.test_remote import IMPALA, PPO, config, same
 
 from operant.framework import Context
 from operant.tracking import Run
@@ -65,7 +65,7 @@ def test_the_learner_is_killed(root: Path) -> None:
     newest = max(int(one.name.removeprefix("step-")) for one in (run / "checkpoints").glob("step-*"))
     result = resume(run.name, [f"total_steps={newest + 30_000}", "evaluation.every=10000000"], root=root)
     assert result.steps >= newest + 30_000 and result.final_return >= 18.0
-    assert not workers()
+    assert not spawned()
 
 
 def test_a_signal_ends_the_round_first(root: Path) -> None:
@@ -95,7 +95,7 @@ class Stopper:
     def point(self, *_: Any) -> None:
         self.points += 1
         if self.points == 3:
-            pid = workers()[0].pid
+            pid = spawned()[0].pid
             os.kill(pid, signal.SIGSTOP)
             threading.Timer(self.seconds, self._go_on, [pid]).start()
 
@@ -114,7 +114,7 @@ def test_a_worker_says_nothing(root: Path, silence: float, restarts: int) -> Non
     result = train(config(PPO, 4096, silence=allowed, log={"every": 256}), observer=looking_on, root=root)
     assert Run.open(result.run_id, root).latest("workers/restarts").value == restarts
     assert any("stall_timeout" in one for one in looking_on.sentences) == bool(restarts)
-    assert result.exact == (not restarts) and not workers()
+    assert result.exact == (not restarts) and not spawned()
 
 
 @pytest.mark.timeout(SOAK + 900)
@@ -131,7 +131,7 @@ def test_soak(root: Path) -> None:
             if now - last[0] >= 20.0:
                 last[0] = now
                 memory.append(psutil.Process().memory_info().rss / 1e6)
-                found = workers()
+                found = spawned()
                 if found:
                     os.kill(random.choice(found).pid, signal.SIGKILL)
             if now - began >= SOAK:
@@ -156,4 +156,4 @@ def test_soak(root: Path) -> None:
     assert result.best_return >= 490.0
     settled = memory[len(memory) // 3 :]
     assert max(settled) - settled[0] < 0.1 * settled[0] + 30.0, memory
-    assert not workers()
+    assert not spawned()
