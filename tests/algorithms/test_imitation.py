@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -189,6 +190,12 @@ def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
     (tmp_path / "text.npz").write_text("no")
     with pytest.raises(UsageError, match="holds no recorded transitions"):
         kind(Box(-1, 1, (2,)), Discrete(2), settings(expert=str(tmp_path / "text.npz")), None, 0)
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("reward.npy", b"x")
+        archive.filelist[0].file_size = 1 << 60  # what its index says
+    for file, why in (("bomb.npz", r"of memory are free"), (".", "no regular file")):
+        with pytest.raises(UsageError, match=f"holds no recorded transitions: .*{why}"):
+            kind(Box(-1, 1, (2,)), Discrete(2), settings(expert=str(tmp_path / file)), None, 0)
     for other in ("gail", "bc"):
         config = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": other, "expert": expert}, "total_steps": 10}
         with pytest.raises(UsageError, match=r"do not fit this environment: observations have the shape \(3,\)"):

@@ -6,18 +6,19 @@ mask, next_mask and further fields. A trajectory is a list of steps; an episode 
 
 from __future__ import annotations
 
-import zipfile
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from operant._util.files import replacing
+from operant._util.files import open_regular, replacing
+from operant.data.chunks import read_arrays
 from operant.data.prioritized import PrioritizedReplayBuffer
 from operant.data.replay import ReplayBuffer
 from operant.data.trees import Array, Tree, tree_leaves, tree_map, tree_stack
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
 
 Steps = Sequence[dict[str, Any]]
 _PLAIN = ("obs", "action", "reward", "terminated", "truncated", "next_obs")
@@ -157,9 +158,9 @@ def read_recorded(
     :param adapt: makes of observations what networks take; `from_env`: of actions what is learned from.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        with os.fdopen(open_regular(Path(path)), "rb") as file:
+            arrays = read_arrays(file, packed=True)
+    except (OperantError, OSError) as error:
         raise UsageError(f"{path} holds no recorded transitions: {error}") from None
     recorded: dict[str, Any] = {}
     for name, array in arrays.items():

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import psutil
 
 from operant._util.files import open_regular, replacing
 from operant.data.trees import Array
@@ -106,13 +107,20 @@ def read(folder: Path, name: str) -> dict[str, Array]:
         raise OperantError(f"the replay file {path} is damaged: {error}") from error
 
 
-def read_arrays(file: BinaryIO) -> dict[str, Array]:
-    """The arrays of an npz file, which are no larger than the file: ours are not packed, so one that is is no file of
-    ours and may be made to fill a memory."""
+def read_arrays(file: BinaryIO, *, packed: bool = False) -> dict[str, Array]:
+    """The arrays of an npz file, which are no larger than the file: those of checkpoints are not packed, so one that is
+    is no file of ours and may be made to fill a memory.
+
+    :param packed: take a packed one too, if what it unpacks to fits into memory.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
-            if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
-                raise OperantError("it is packed, which no file of Operant's is")
+            parts = archive.infolist()
+            if not packed and any(one.compress_type != zipfile.ZIP_STORED for one in parts):
+                raise OperantError("it is packed, which no checkpoint of Operant's is")
+            size, free = sum(one.file_size for one in parts), psutil.virtual_memory().available
+            if size > free:
+                raise OperantError(f"its arrays take {size:,} bytes, and {free:,} of memory are free")
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
