@@ -40,7 +40,7 @@ class LaunchSettings:
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
     gpus: Any = setting(None, "list, number or string; of several the first is used, and where there is none the CPU")
     device: str | None = setting(None, "where networks live, instead of gpus: auto, cpu, cuda, cuda:1 or mps")
-    num_nodes: int = setting(1, "machines; more than one are a Ray cluster's, with engine: ray")
+    num_nodes: int = setting(1, "machines: with engine ray its cluster's, otherwise those that run `operant join`")
     num_processes: int = setting(1, "processes on each machine: one of all learns, the others collect for it")
     engine: str = setting("local", "who starts them: local, or ray")
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
@@ -57,10 +57,6 @@ class LaunchSettings:
         for key in ("num_nodes", "num_processes"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
-        if self.num_nodes > 1 and self.engine != "ray":
-            raise UsageError(
-                f"num_nodes is {self.num_nodes}: start Ray on these machines and say engine: ray, or leave it out"
-            )
 
     @property
     def workers(self) -> int:

@@ -277,6 +277,7 @@ def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episo
             "device": parts.model.device,
             "workers": plan.launch.workers,
             "engine": plan.launch.engine,
+            "num_nodes": plan.launch.num_nodes,
             "env": env,
             "algorithm": {"name": plan.algorithm, **to_mapping(parts.settings)},
             "model": parts.model,
