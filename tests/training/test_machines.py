@@ -97,7 +97,12 @@ def test_what_is_missing_is_said(address: str, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_under_slurm_the_first_learns_and_the_others_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+    told = {
+        "SLURM_PROCID": "1",
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NODELIST": "n[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    }
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     assert is_other_machine(2, "local") and not is_other_machine(1, "local") and not is_other_machine(2, "ray")

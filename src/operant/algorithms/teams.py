@@ -1,4 +1,4 @@
-"""Several learners that make each update together, each from its own part of the rows: as one with all of them would."""
+"""Several learners that make each update together, each from its own rows: as one with all of them would."""
 
 from __future__ import annotations
 

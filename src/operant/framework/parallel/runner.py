@@ -112,8 +112,10 @@ class Parallel:
             with Parallel.beside(2, collect) as router, Task(router=router) as task: ...
 
         A worker that fails is replaced, without the state of its earlier life, and `on_restart` is told; the context
-        ends all of them. With ``engine='nodes'`` they are spread over `n_machines`, of which the others join at `address`
-        (``tcp://host:port``, `operant join`); `say` is told who comes and goes. This process may take as long as it likes for a pass: `stall_timeout` is not for it.
+        ends all of them. This process may take as long as it likes for a pass: `stall_timeout` is not for it.
+
+        With ``engine='nodes'`` they are spread over `n_machines`, of which the others join at `address` (a
+        ``tcp://host:port``, see `operant join`); `say` is told who comes and goes.
         """
         refuse_unguarded_main()
         settings = RunnerSettings(

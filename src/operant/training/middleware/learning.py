@@ -136,7 +136,9 @@ def logger(writer: SummaryWriter, *, every: int = 1) -> Any:
         last = step
         writer.add_scalars({f"train/{name}": value for name, value in (ctx.get("metrics") or {}).items()}, step)
         for name, tag in (
-            ("eval_value", "evaluation/return"), ("epsilon", "train/epsilon"), ("lost", "workers/lost"),
+            ("eval_value", "evaluation/return"),
+            ("epsilon", "train/epsilon"),
+            ("lost", "workers/lost"),
         ):
             if name in ctx:
                 writer.add_scalar(tag, float(ctx[name]), step)
