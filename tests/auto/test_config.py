@@ -125,9 +125,12 @@ def test_mistakes_are_sentences(change, message):
 
 
 def test_of_all_processes_one_learns():
-    assert check_config({**complete(), "num_nodes": 1, "num_processes": 1}).launch.workers == 0
-    assert check_config({**complete(), "num_nodes": 2, "num_processes": 3, "engine": "ray"}).launch.workers == 5
-    assert check_config({**complete(), "num_nodes": 2, "num_processes": 2}).launch.workers == 3
+    assert check_config({**complete(), "num_nodes": 1, "num_processes": 1}).workers == 0
+    assert check_config({**complete(), "num_nodes": 2, "num_processes": 3, "engine": "ray"}).workers == 5
+    assert check_config({**complete(), "num_nodes": 2, "num_processes": 2}).workers == 3
+    # Each GPU is a process where the algorithm is made for it.
+    assert check_config({**complete("IMPALA"), "gpus": [0, 1, 2], "num_nodes": 2}).workers == 5
+    assert check_config({**complete(), "gpus": [0, 1, 2]}).workers == 0
 
 
 @pytest.mark.parametrize(

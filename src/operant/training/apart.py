@@ -21,6 +21,7 @@ from operant.training.evaluating import Evaluation, evaluate
 from operant.training.normalizing import make_normalizer
 
 _TRIES = 3  # of one evaluation, when the process that plays it dies
+_COMES_BACK = 120.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class EvaluatedApart:
         assert router is not None
         for left in reversed(range(_TRIES)):
             try:
-                router.wait_until(lambda: 1 in router.peers)
+                router.wait_until(lambda: 1 in router.peers, _COMES_BACK)
                 returns, lengths = router.call(1, "evaluate", (asked.weights, asked.normalizer), {}, None)
                 return Evaluation(tuple(returns), tuple(lengths))
             except RemoteError:

@@ -122,6 +122,7 @@ class Together(Source):
         self, algorithm: Algorithm, collector: Collector, rng: np.random.Generator, config: TrainConfig
     ) -> None:
         super().__init__(algorithm, collector, rng)
+        self._rollout = None  # it is the member's
         if "state" in self.spec.fields:
             raise UsageError("learners is for policies without memory: their rows are shared out one by one")
         self.config = config
