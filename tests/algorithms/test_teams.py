@@ -73,7 +73,7 @@ def ppo(settings: PPOSettings, fused: bool) -> PPO:
         PPOSettings(minibatch=7, epochs=2, normalize_advantage=False),  # the last minibatch has 5 rows
         PPOSettings(minibatch=1000, epochs=4),
         PPOSettings(minibatch=2, epochs=1),  # minibatches of which a learner has no row
-        PPOSettings(minibatch=20, epochs=20, learning_rate=0.01, target_kl=0.02),
+        PPOSettings(minibatch=20, epochs=20, learning_rate=0.01, target_kl=0.001),
     ],
     ids=["minibatches", "uneven", "whole", "tiny", "target_kl"],
 )

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.framework.test_network import free_port
-from tests.machine import patience, wait_until
+from tests.machine import free_port, patience, wait_until
 from tests.system.slurm import Slurm, running_slurm
 from tests.training.test_remote import IMPALA, config
 

@@ -25,7 +25,7 @@ APEX = {**DQN, "name": "apex_dqn"}
 
 def filled(capacity: int, rows: int, seed: int) -> PrioritizedReplayBuffer:
     rng = np.random.default_rng(seed)
-    buffer = PrioritizedReplayBuffer(capacity, 1, alpha=1.0, epsilon=0.0)
+    buffer = PrioritizedReplayBuffer(capacity, 1, alpha=1.0, epsilon=0.0, jit=False)
     for number in range(rows):
         obs = np.array([[seed, number]], np.float32)
         none = np.zeros(1, bool)
@@ -39,7 +39,7 @@ def test_a_batch_of_shards_is_drawn_and_weighed_as_from_one_buffer() -> None:
     shards, rng, size, beta = [filled(64, 60, 0), filled(64, 20, 1)], np.random.default_rng(2), 16, 0.7
     masses = [one.mass for one in shards]
     times = [np.zeros(60), np.zeros(20)]
-    rounds = 3000
+    rounds = 2000
     for _ in range(rounds):
         for seen, shard, count in zip(times, shards, share_out(masses, size, rng), strict=True):
             if count:
@@ -82,6 +82,7 @@ def settings(steps: int, **other: Any) -> dict[str, Any]:
     return config(APEX, steps, replay_shards=2, **other)
 
 
+@pytest.mark.long
 def test_shards_hold_replay_and_the_loss_of_one_is_told(root: Path) -> None:
     looking_on = ShardKiller(after=60)
     result = train(settings(8_000), observer=looking_on, root=root)

@@ -28,6 +28,7 @@ def test_learners_repeat_and_resume_exactly(root: Path) -> None:
     assert not spawned()
 
 
+@pytest.mark.long
 def test_learning_together_goes_on_when_a_learner_is_killed(root: Path) -> None:
     looking_on = Killer()
     result = train(together(12_000), observer=looking_on, root=root)

@@ -83,7 +83,7 @@ class Remote(Source):
                 len(roles) - 1,
                 collect_for_learner,
                 config,
-                **placement(config, self.say, self._news.append),
+                **placement(config, self.say, lambda news: self._news.append(news)),
                 labels={node: [role] for node, role in enumerate(roles)},
                 topology="mesh" if config.replay_shards else "star",
                 stall_timeout=config.silence,

@@ -31,6 +31,7 @@ from operant.training.sources import Source, learn_from
 _TOLD = 32  # of the episodes that ended in a learner's rollout, the returns and lengths that the first one hears of
 _FAILURES = 3  # deaths without a round between them
 _WINDOW = 1_000_000
+_LOOK_AGAIN = 0.05  # seconds, while the first learner has yet to find out that somebody died
 
 
 def environments_of_learner(config: TrainConfig, rank: int) -> int:
@@ -129,8 +130,7 @@ class Together(Source):
         self.restarts = 0
         self._member = _Member(0, algorithm, collector, config)
         self._life = 0
-        self._begun = -1  # the life that the others can know of
-        self._start: dict[str, Any] = {}
+        self._start: tuple[int, Any] = (-1, None)  # the life that the others can know of, and what it begins with
         self._news: list[str] = []
         self._failures: list[str] = []
         self._saved: dict[int, Any] = {}  # states of the others, of the checkpoint that is resumed
@@ -152,7 +152,7 @@ class Together(Source):
                 config.learners - 1,
                 learn_along,
                 config,
-                **placement(config, self.say, self._news.append),
+                **placement(config, self.say, lambda news: self._news.append(news)),
                 labels={rank: ["learn", *(["collect"] if rank else [])] for rank in (0, *others)},
                 stall_timeout=config.silence,
                 on_restart=self._restarted,
@@ -162,6 +162,7 @@ class Together(Source):
         with beside as router:
             self._member.router = router
             router.expose("begin", self._saved.get)
+            router.expose("start", self._tell_start)
             try:
                 yield router
             finally:
@@ -178,20 +179,20 @@ class Together(Source):
         said, self._news = self._news, []
         return said
 
-    def publish(self, ctx: Context) -> None:
-        """Show the others where this life begins. Writes what `_Peer.round` reads."""
-        if self._begun != self._life:
-            self._begun = self._life
-            self._start = self._member.state()
-            assert self._member.router is not None
-            self._member.router.sums.begin(self._life)
-        ctx.life, ctx.start = self._life, self._start
+    def _begin_life(self) -> None:
+        assert self._member.router is not None
+        self._start = (self._life, self._member.state())
+        self._member.router.sums.begin(self._life)
+
+    def _tell_start(self, known: int) -> tuple[int, Any] | None:
+        """The newest life, and what all begin it with; None where the one who asks knows of it."""
+        return self._start if self._start[0] > known else None
 
     def collect(self, total_steps: int) -> Any:
         if len(self._failures) >= _FAILURES:
             raise OperantError(f"learners died {len(self._failures)} times in a row; the last: {self._failures[-1]}")
-        if self._begun != self._life:
-            return None
+        if self._start[0] != self._life:
+            self._begin_life()
         member, log = self._member, self.collector.episodes
         self._before = member.state()
         try:
@@ -233,7 +234,7 @@ class Together(Source):
     def save(self, folder: Path) -> dict[str, Any]:
         states: list[Any] = []
         router = self._member.router
-        if router is not None and self._begun == self._life:
+        if router is not None and self._start[0] == self._life:
             try:
                 for node in range(1, self.config.learners):
                     states.append(router.call(node, "state", (self.env_step,), {}, self.config.silence))
@@ -296,6 +297,7 @@ class _Peer:
         self.member = _Member(rank, algorithm, collector, config)
         self.member.router = router
         self._life = -1
+        self._known = -1
         self._state: tuple[int, Any] = (-1, None)
         task.expose("state", self._tell_state)
         saved = task.call(0, "begin", rank) if life == 0 else None
@@ -317,7 +319,8 @@ class _Peer:
         if self._life < 0 and not self._begin(ctx):
             return
         if member.env_step >= self.config.total_steps:
-            self.task.router.wait_until(lambda: ctx.finish)
+            sums = cast(Router, self.task.router).sums
+            self.task.router.wait_until(lambda: sums.is_over)  # until the first one has saved what it wants
             return
         try:
             batch, _ = member.collect(self.config.total_steps)
@@ -335,16 +338,14 @@ class _Peer:
         self.task.router.notify()
 
     def _begin(self, ctx: Context) -> bool:
-        view, sums = self.task.parallel_ctx, cast(Router, self.task.router).sums
+        sums = cast(Router, self.task.router).sums
         while not ctx.finish:
-            if view.get("life", -1) > sums.life or (view.get("life", -1) == 0 and self._state[0] < 0):
-                self._life = view["life"]
-                self.member.load_state(view["start"])
+            found = self.task.call(0, "start", self._known)
+            if found is not None:
+                self._life = self._known = found[0]
+                self.member.load_state(found[1])
                 sums.begin(self._life)
                 self._keep_state()
                 return True
-            newer = view.wait_newer()
-            if newer is None:
-                return False
-            view = newer
+            self.task.router.wait_until(lambda: ctx.finish, _LOOK_AGAIN)
         return False

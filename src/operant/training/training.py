@@ -193,7 +193,7 @@ class Training:
                     task.use(middleware)
                 for callback in self.config.callbacks:
                     task.use(find_plugin("callback", callback)(self))
-                if self.config.workers or self.config.learners > 1:
+                if self.config.workers:
                     task.use(self.source.publish)
                 if left:
                     task.run(max_step=rounds)

@@ -39,7 +39,6 @@ class NodesEngine:
         self._machines: list[Link] = []
         self._running: dict[tuple[int, int], tuple[Link | None, WorkerSpec, ExitCallback]] = {}
         self._closing = False
-        self._waited = False
         _, self._host, _ = split_address(settings.address)
         self._hub = Hub(
             PeerInfo(node_id=-2, role="engine"),
@@ -58,7 +57,6 @@ class NodesEngine:
         return []  # the machine on which it will be says where
 
     def start(self, spec: WorkerSpec, on_exit: ExitCallback) -> WorkerHandle:
-        self._wait_for_machines()
         with self._changed:
             places: list[Link | None] = [None, *self._machines]
             load = [sum(place is there for there, _, _ in self._running.values()) for place in places]
@@ -76,10 +74,8 @@ class NodesEngine:
         self._local.close()
 
     # -- machines ----------------------------------------------------------------------------------
-    def _wait_for_machines(self) -> None:
-        if self._waited:
-            return
-        self._waited = True
+    def wait_for_machines(self) -> None:
+        """Until all that are expected have joined, or have had their time."""
         deadline = time.monotonic() + WAIT_FOR_MACHINES
         with self._changed:
             while len(self._machines) < self._expected and (left := deadline - time.monotonic()) > 0:

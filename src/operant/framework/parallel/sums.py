@@ -44,6 +44,11 @@ class Sums:
     def _is_centre(self) -> bool:
         return self._router.spec.node_id == min(self._router.spec.node_ids)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there will be no more sums in this life."""
+        return self._broken >= self.life
+
     def begin(self, life: int) -> None:
         """Forget what was under way: calls count from here."""
         with self._router.changed:
