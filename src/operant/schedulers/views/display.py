@@ -168,7 +168,7 @@ def summary_line(search: SearchProgress) -> str:
     if search.best is not None:
         reward, proposal, _ = search.best
         best = f"; best {search.plan.rule.attribute} {reward:.6g} by proposal {proposal.number}: {proposal.config}"
-    return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}); {numbers}{best}")
+    return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}){numbers and '; '}{numbers}{best}")
 
 
 def _failure(search: SearchProgress, job: JobRecord) -> str:
