@@ -7,7 +7,7 @@ import pytest
 
 from operant.envs import make_env
 from operant.envs.parallel import AgentSteps, ParallelVectorEnv
-from operant.envs.toys import AgentsIdentity, Higher, Relay
+from operant.envs.toys import AgentsIdentity, Gates, Higher
 from operant.errors import UsageError
 from operant.testing.environments import assert_same
 
@@ -91,7 +91,7 @@ def test_rewards_of_some_agents_make_up_the_return() -> None:
     ("target", "arguments"),
     [
         (IDENTITY, {"coming": True, "going": True}),
-        ("operant.envs.toys:Relay", {}),
+        ("operant.envs.toys:Gates", {}),
         ("mpe2.simple_spread_v3", {"continuous_actions": True, "max_cycles": 7}),
         ("operant.envs.wildfire.parallel:WildfireParallel", {"simulation": {"shape": [8, 8]}, "action_masks": True}),
     ],
@@ -137,32 +137,32 @@ def test_masks_of_infos_come_with_the_observations() -> None:
     assert masks.dtype == np.bool_ and masks.any(axis=1).all() and masks.shape[1] == env.action_spaces["agent_1"].n
 
 
-class Silent(Relay):
+class Silent(Gates):
     def step(self, actions):
         return {}, *super().step(actions)[1:]
 
 
-class Infinite(Relay):
+class Infinite(Gates):
     def step(self, actions):
         seen, rewards, *rest = super().step(actions)
         return seen, dict.fromkeys(rewards, float("inf")), *rest
 
 
-class Nobody(Relay):
+class Nobody(Gates):
     def __init__(self):
         super().__init__()
         self.possible_agents = []
 
 
-class Turns(Relay):
+class Turns(Gates):
     agent_iter = None
 
 
 def test_what_is_wrong_is_said() -> None:
-    actions = {"speaker": np.zeros(2, int), "listener": np.zeros(2, int)}
+    actions = {"keeper": np.zeros(2, int), "runner": np.zeros(2, int)}
     for kind, message in (
-        (Silent, "gave no observation to speaker"),
-        (Infinite, "gave speaker the reward inf in environment 0"),
+        (Silent, "gave no observation to keeper"),
+        (Infinite, "gave keeper the reward inf in environment 0"),
     ):
         env = make(kind)
         with pytest.raises(UsageError, match="before it was reset"):
@@ -174,15 +174,15 @@ def test_what_is_wrong_is_said() -> None:
         make(Nobody)
     with pytest.raises(UsageError, match="its agents act in turn"):
         make_env(Turns)
-    env = make(Relay)
+    env = make(Gates)
     env.reset(0)
-    with pytest.raises(UsageError, match=r"a mapping of actions, one entry for each of \['speaker', 'listener'\]"):
+    with pytest.raises(UsageError, match=r"a mapping of actions, one entry for each of \['keeper', 'runner'\]"):
         env.step(np.zeros(2))
-    with pytest.raises(UsageError, match=r"actions of shape \(2,\) of listener, not \(3,\)"):
-        env.step({**actions, "listener": np.zeros(3, int)})
+    with pytest.raises(UsageError, match=r"actions of shape \(2,\) of runner, not \(3,\)"):
+        env.step({**actions, "runner": np.zeros(3, int)})
     with pytest.raises(UsageError, match="has nothing to call 'parallel_env'"):
         make_env("operant.envs.toys")
     with pytest.raises(UsageError, match="saved state is of other environments"):
         env.load_state({"kind": "in_process"})
     with pytest.raises(UsageError, match=r"has several agents, which are stepped in one process: env.workers is 0"):
-        make_env("operant.envs.toys:Relay", 2, workers=2).reset(0)
+        make_env("operant.envs.toys:Gates", 2, workers=2).reset(0)

@@ -237,19 +237,28 @@ def final_state(run_id, root):
     return {key: state[key] for key in ("algorithm", "collector", "rng", "train_iter", "agents", "evaluations")}
 
 
+LONG = pytest.mark.long
+MIXED = {"policies": {"agent": {}, "other": {"algorithm": PPO}}, "policy_mapping": {"a*": "agent", "*": "other"}}
+SELF_PLAY = {
+    "env": HIGHER,
+    "policies": {"me": {}, "past": {"past_of": "me", "every": 100, "keep": 3}},
+    "policy_mapping": {"first": "me", "second": "past"},
+}
+MEMORY = {"model": {"hidden": [8], "recurrent": "gru", "recurrent_size": 8, "sequence": 8}}
+
+
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [
-        (PPO, {"env": GOING}),
-        (PPO, {"model": {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}, "policy_mapping": "independent"}),
-        (DQN, {"env": GOING, "policy_mapping": "independent"}),
-        ({**DQN, "prioritized": True, "n_step": 3}, {"env": GOING}),
-        (DQN, {"policies": {"agent": {}, "other": {"algorithm": PPO}}, "policy_mapping": {"a*": "agent", "*": "other"}}),  # noqa: E501
-        (SAC, {"env": SPREAD}),
-        (PPO, {"env": HIGHER, "policies": {"me": {}, "past": {"past_of": "me", "every": 100, "keep": 3}},
-               "policy_mapping": {"first": "me", "second": "past"}}),
+        pytest.param(PPO, {"env": GOING}, id="ppo"),
+        pytest.param(DQN, {"env": GOING, **MIXED}, id="mixed"),
+        pytest.param(PPO, SELF_PLAY, id="self-play"),
+        pytest.param({**PPO, "epochs": 1}, MEMORY, id="memory"),
+        pytest.param({**DQN, "prioritized": True, "n_step": 3}, {"env": GOING, **MIXED}, id="priorities", marks=LONG),
+        pytest.param(DQN, {"env": GOING, "policy_mapping": "independent"}, id="independent", marks=LONG),
+        pytest.param(SAC, {"env": SPREAD}, id="sac", marks=LONG),
     ],
-)  # fmt: skip
+)
 def test_a_resumed_training_equals_one_that_was_not_interrupted(algorithm, more, root) -> None:
     if more.get("env") is SPREAD:
         pytest.importorskip("mpe2")

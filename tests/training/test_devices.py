@@ -58,12 +58,12 @@ CONFIGS: dict[str, Any] = {
     },
     "sac with memory": {
         "env": {"id": "Pendulum-v1"},
-        "algorithm": {"name": "sac", "train_every": 20, "batch": 8},
+        "algorithm": {"name": "sac", "train_every": 100, "batch": 8},
         "model": {"hidden": [8], "recurrent": "gru", "recurrent_size": 8, "sequence": 6},
     },
     "maddpg": {
         "env": {"id": "operant.envs.toys:AgentsIdentity", "num_envs": 2, "arguments": {"going": True}},
-        "algorithm": {"name": "maddpg", "train_every": 20, "batch": 16, "learning_starts": 40, "sub_policies": 2},
+        "algorithm": {"name": "maddpg", "train_every": 100, "batch": 16, "learning_starts": 40, "sub_policies": 2},
     },
     "several agents": {
         "env": {"id": "operant.envs.toys:AgentsIdentity", "num_envs": 2},

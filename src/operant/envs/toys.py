@@ -108,41 +108,39 @@ class AgentsIdentity(_Toy):
         return seen, rewards, terminated, dict.fromkeys(acting, over), {agent: {} for agent in seen}
 
 
-class Relay(_Toy):
-    """A speaker sees one of two targets and sends a sign, of which the dearer one costs ``price``; then a listener sees
-    the sign and names the target: reward 1 for both if right. Best return of the two: 2 − price on average.
+class Gates(_Toy):
+    """A keeper sees which of two gates is the right one and opens one, of which the second costs ``price``; then a
+    runner sees which is open and goes through one: reward 1 for both if it was open and right. Best return of the two:
+    2 − price on average.
 
-    The sign is in nobody's observation but the listener's, so a value of what the speaker sees knows nothing of what it
-    was good for: who bootstraps from that learns to send the cheap one, and the listener guesses (best return: 1).
+    The open gate is in nobody's observation but the runner's, so a value of what the keeper sees knows nothing of what
+    opening it was good for: who bootstraps from that opens the cheap one, which is right half the time (return 1).
     """
 
     def __init__(self, price: float = 0.2) -> None:
-        super().__init__(["speaker", "listener"], {"speaker": (3, 2), "listener": (3, 2)})
-        self._price, self._target, self._sign = price, 0, 0
+        super().__init__(["keeper", "runner"], {"keeper": (3, 2), "runner": (3, 2)})
+        self._price, self._right, self._open = price, 0, 0
 
     def _draw(self) -> None:
-        self._target = int(self._generator.integers(2))
+        self._right = int(self._generator.integers(2))
 
     def _see(self, agent: str) -> Array:
         shown = np.zeros(3, np.float32)
-        if agent == "speaker" or self.turn:
-            shown[self._target if agent == "speaker" else self._sign] = 1.0
+        if agent == "keeper" or self.turn:
+            shown[self._right if agent == "keeper" else self._open] = 1.0
         shown[2] = self.turn
         return shown
 
     def step(self, actions: dict[str, int]) -> Told:
-        acting = self.agents
-        if self.turn == 0:
-            self._sign, self.turn = int(actions["speaker"]), 1
-            rewards = {"speaker": -self._price * self._sign, "listener": -self._price * self._sign}
-            over = False
-        else:
-            right = float(actions["listener"] == self._target)
-            rewards, over = {"speaker": right, "listener": right}, True
-        seen = {agent: self._see(agent) for agent in acting}
+        acting, over = self.agents, self.turn == 1
         if over:
+            gained = float(int(actions["runner"]) == self._open == self._right)
             self.agents = []
-        flags = dict.fromkeys(acting, over)
+        else:
+            self._open, self.turn = int(actions["keeper"]), 1
+            gained = -self._price * self._open
+        seen = {agent: self._see(agent) for agent in acting}
+        rewards, flags = dict.fromkeys(acting, gained), dict.fromkeys(acting, over)
         return seen, rewards, flags, dict.fromkeys(acting, False), {agent: {} for agent in acting}
 
 

@@ -62,5 +62,8 @@ def counting_alike(env: VectorEnv, other: VectorEnv) -> VectorEnv:
 
 
 def drawable(env: VectorEnv, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of environments like this one that pictures are wanted of: those of PettingZoo ask for it."""
-    return {"render_mode": "rgb_array", **arguments} if isinstance(env, ParallelVectorEnv) else arguments
+    """Arguments of environments like this one that pictures are wanted of: PettingZoo's must be asked for them."""
+    if not isinstance(env, ParallelVectorEnv) or getattr(env.envs[0], "render_mode", None) is not None:
+        return arguments
+    modes = getattr(env.envs[0], "metadata", {}).get("render_modes", ())
+    return {"render_mode": "rgb_array", **arguments} if "rgb_array" in modes else arguments

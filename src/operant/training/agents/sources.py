@@ -155,7 +155,8 @@ class TeamSource(Source):
         return all(share.settled for share in self.shares.values())
 
     def describe(self) -> list[str]:
-        return self.selves.describe()
+        who = "; ".join(f"{one.name} for {', '.join(one.agents)}" for one in self.algorithm.members.values())
+        return [f"policies: {who}", *self.selves.describe()]
 
     def collect(self, total_steps: int) -> None:
         self.algorithm.set_progress(self.collector.env_step, total_steps)

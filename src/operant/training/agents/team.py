@@ -69,9 +69,7 @@ class Team:
 
     @property
     def path(self) -> str:
-        paths = dict.fromkeys(one.policy.path for one in self.members.values())
-        who = "; ".join(f"{one.name} for {', '.join(one.agents)}" for one in self.members.values())
-        return f"{', '.join(paths)} ({who})"
+        return ", ".join(dict.fromkeys(one.policy.path for one in self.members.values()))
 
     def set_progress(self, steps: int, total_steps: int) -> None:
         for one in self.members.values():
