@@ -65,10 +65,6 @@ CONFIGS: dict[str, Any] = {
         "env": {"id": "operant.envs.toys:AgentsIdentity", "num_envs": 2, "arguments": {"going": True}},
         "algorithm": {"name": "maddpg", "train_every": 100, "batch": 16, "learning_starts": 40, "sub_policies": 2},
     },
-    "several agents": {
-        "env": {"id": "operant.envs.toys:AgentsIdentity", "num_envs": 2},
-        "algorithm": {"name": "ppo", "rollout": 50, "epochs": 2},
-    },
     "dropout": {
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn", "target_every": 100},
