@@ -73,7 +73,7 @@ def test_it_goes_on_from_a_run_and_checkpoints_are_as_often_as_asked(tmp_path: P
         (["+enviroment.env=x"], "did you mean 'environment'"),
         (["+model.use_attention=true"], "there is no model.use_attention"),
         (["+model.conv_filter=true"], "there is no model.conv_filter"),
-        (["++multi_agent={policies: [a, b]}"], "trains one for all agents"),
+        (["++multi_agent={policies: [a, b]}"], "policy_mapping_fn says which agent has which"),
         (["callbacks=3"], "list of dotted paths"),
         (["environment.is_atari=true"], "no counterpart with algo.library=operant"),
         (["checkpoint.num_to_keep=0"], "1 or more"),

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.algorithms import ALGORITHMS, find_algorithm
-from operant.algorithms.dialects import FRAME_OWN, FRAMES
 from operant.auto.envs import find_environment
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.settings import fill, setting, to_mapping
@@ -22,6 +21,24 @@ if TYPE_CHECKING:
     from operant.auto.launching import LaunchResult
 
 Config = dict[str, Any]
+
+
+class _Frame(NamedTuple):
+    """A frame of Machin's that is settings here."""
+
+    algorithm: str
+    implied: Mapping[str, Any] = {}
+    own: Mapping[str, Any] = {}
+    """Machin's own values where they are not those of the algorithm's frame."""
+
+
+_FRAMES = {
+    "hddpg": _Frame("ddpg", own={"update_rate": 0.005}),
+    "ddpgapex": _Frame("apex_ddpg"),
+    "ddpgper": _Frame("ddpg", {"prioritized": True}),
+    "dqnapex": _Frame("apex_dqn"),
+    "dqnper": _Frame("dqn", {"prioritized": True}),
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ class Plan:
 
 def get_available_algorithms() -> list[str]:
     """The names that `frame` may have."""
-    return sorted([name.upper() for name in [*ALGORITHMS.names, *FRAMES]])
+    return sorted([name.upper() for name in [*ALGORITHMS.names, *_FRAMES]])
 
 
 def generate_training_config(
@@ -160,15 +177,15 @@ def copied(config: Any) -> Any:
 
 
 def algorithm_key(name: str) -> str:
-    if not isinstance(name, str) or not (name.lower() in ALGORITHMS or name.lower() in FRAMES):
+    if not isinstance(name, str) or not (name.lower() in ALGORITHMS or name.lower() in _FRAMES):
         known = get_available_algorithms()
         raise UsageError(f"there is no algorithm {name!r}{nearest(str(name), known)}; known: {', '.join(known)}")
-    return FRAMES[name.lower()][0] if name.lower() in FRAMES else name.lower()
+    return _FRAMES[name.lower()].algorithm if name.lower() in _FRAMES else name.lower()
 
 
 def _implied(name: str) -> Config:
     """Settings that the name of a frame stands for."""
-    return dict(FRAMES[name.lower()][1]) if name.lower() in FRAMES else {}
+    return dict(_FRAMES[name.lower()].implied) if name.lower() in _FRAMES else {}
 
 
 def _is_machin(defaults: str) -> bool:
@@ -182,7 +199,7 @@ def _machins_own(name: str, settings_class: type) -> Config:
     words = getattr(settings_class, "machin", None)
     if words is None or not words.own:
         raise UsageError(f"no defaults of Machin's are known for {name.upper()}; leave --defaults out")
-    return {**words.own, **FRAME_OWN.get(name.lower(), {})}
+    return {**words.own, **(_FRAMES[name.lower()].own if name.lower() in _FRAMES else {})}
 
 
 def check_config(config: Mapping[str, Any]) -> Plan:

@@ -244,8 +244,8 @@ def probe(algorithm: Any, observation_space: Any) -> None:
     """Show an observation to the networks before anything begins; an output of the wrong form is said in words."""
     from gymnasium.vector.utils import batch_space
 
-    if not algorithm.model.has_own_modules:
-        return  # built from the spaces
+    if not algorithm.model.has_own_modules or algorithm.network is None or getattr(algorithm, "joint", False):
+        return  # built from the spaces; those of several agents are shown what each sees by its first step
     example = algorithm.adapter.adapt(batch_space(observation_space, 2).sample())
     network = algorithm.network
     with torch.no_grad():

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from operant.algorithms import find_algorithm
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.framework import Parallel, RemoteError, Task, WorkerDied
@@ -18,6 +17,7 @@ from operant.framework.parallel.router import Router
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.config import TrainConfig
 from operant.training.evaluating import Evaluation, evaluate
+from operant.training.making import make_policy
 from operant.training.normalizing import make_normalizer
 
 _TRIES = 3  # of one evaluation, when the process that plays it dies
@@ -79,8 +79,8 @@ class EvaluatedApart:
         for left in reversed(range(_TRIES)):
             try:
                 router.wait_until(lambda: 1 in router.peers, _COMES_BACK)
-                returns, lengths = router.call(1, "evaluate", (asked.weights, asked.normalizer), {}, None)
-                return Evaluation(tuple(returns), tuple(lengths))
+                returns, lengths, agents = router.call(1, "evaluate", (asked.weights, asked.normalizer), {}, None)
+                return Evaluation(tuple(returns), tuple(lengths), agents)
             except RemoteError:
                 raise
             except (WorkerDied, FrameworkError):
@@ -94,25 +94,18 @@ def serve_evaluations(config: TrainConfig) -> None:
     settings = config.evaluation
     seed = config.seed + settings.seed
     rows = settings.num_envs or min(32, settings.episodes)
-    kind, _ = find_algorithm(config.algorithm["name"])
     arguments = {**config.env.arguments, **settings.arguments}
     env = make_env(config.env.id, rows, seed=seed, wrappers=list(config.env.wrappers), **arguments)
-    policy = kind.make_policy(
-        env.single_observation_space,
-        env.single_action_space,
-        config.algorithm_settings,
-        replace(config.model, device="cpu"),
-        config.seed,
-    )
+    policy = make_policy(env, replace(config, device="cpu"))
     normalizer = make_normalizer(config.env, policy, rows)
 
-    def play(weights: dict[str, Any], scales: dict[str, Any] | None) -> tuple[list[float], list[int]]:
+    def play(weights: dict[str, Any], scales: dict[str, Any] | None) -> tuple[list[float], list[int], Any]:
         policy.load_weights(weights)
         if normalizer is not None and scales is not None:
             normalizer.load_scales([scales["obs"], scales["return"]])
         with quick_arithmetic():
             found = evaluate(policy, env, settings.episodes, seed, normalizer=normalizer)
-        return list(found.returns), list(found.lengths)
+        return list(found.returns), list(found.lengths), found.agents
 
     try:
         with Task(labels="evaluate") as task:

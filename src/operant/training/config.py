@@ -11,6 +11,7 @@ from operant.errors import UsageError, nearest
 from operant.models.devices import check_device_name
 from operant.models.settings import ModelSettings
 from operant.settings import fill, setting, to_mapping
+from operant.training.policies import SHARED, PolicySettings, plain_policies, read_policies
 
 _ENGINES = ("local", "ray")
 _SCHEDULES = ("free", "lockstep")
@@ -127,6 +128,12 @@ class TrainConfig:
     env: EnvSettings = setting(EnvSettings, "what is learned on")
     algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
     model: ModelSettings = setting(ModelSettings, "how the networks look")
+    policies: Any = setting({}, "several agents: names of policies, or a group of settings for each that differs")
+    policy_mapping: Any = setting(
+        SHARED,
+        "several agents: shared (one policy for agents of a kind), independent (one for each), a table of agents and "
+        "policies, or a function's importable name",
+    )
     evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is evaluated")
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "what can be resumed")
     log: LogSettings = setting(LogSettings, "what is recorded")
@@ -147,9 +154,12 @@ class TrainConfig:
         _, settings = find_algorithm(self.algorithm["name"])
         own = {key: value for key, value in self.algorithm.items() if key != "name"}
         object.__setattr__(self, "algorithm_settings", fill(settings, own, "algorithm"))
+        object.__setattr__(self, "policies", read_policies(self.policies))
         self._check_workers()
         check_device_name(self.device)
         object.__setattr__(self, "model", replace(self.model, device=self.device))
+        for policy in self.policies:
+            self.policy(policy)
         if not self.name:
             env = self.env.id if isinstance(self.env.id, str) else getattr(self.env.id, "__name__", "env")
             object.__setattr__(self, "name", f"{env.rpartition(':')[2]}-{self.algorithm['name']}".lower())
@@ -191,6 +201,22 @@ class TrainConfig:
         if self.workers or self.env.workers:
             raise UsageError("each of several learners collects by itself: workers and env.workers are 0 beside them")
 
+    def policy(self, name: str) -> tuple[str, Any, ModelSettings]:
+        """The algorithm of one of several policies, its settings and its networks."""
+        one: PolicySettings = self.policies.get(name, PolicySettings())
+        if not one.algorithm and not one.model:
+            return self.algorithm["name"], self.algorithm_settings, self.model
+        where = f"policies.{name}"
+        algorithm = one.algorithm.get("name", self.algorithm["name"])
+        own = {key: value for key, value in one.algorithm.items() if key != "name"}
+        if algorithm == self.algorithm["name"]:
+            own = {**to_mapping(self.algorithm_settings), **own}
+        settings = fill(find_algorithm(algorithm)[1], own, f"{where}.algorithm")
+        if "device" in one.model:
+            raise UsageError(f"{where}.model.device stands at the top of a config: device")
+        common = {key: getattr(self.model, key) for key in to_mapping(self.model)}
+        return algorithm, settings, fill(ModelSettings, {**common, **one.model}, f"{where}.model")
+
     @staticmethod
     def from_mapping(values: Mapping[str, Any]) -> TrainConfig:
         if isinstance(values.get("model"), Mapping) and "device" in values["model"]:
@@ -201,5 +227,6 @@ class TrainConfig:
         """Plain values, with the algorithm's settings in full."""
         plain = to_mapping(self)
         del plain["model"]["device"]  # said once, above it
+        plain["policies"] = plain_policies(self.policies)
         plain["algorithm"] = {"name": self.algorithm["name"], **to_mapping(self.algorithm_settings)}
         return plain

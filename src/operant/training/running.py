@@ -148,6 +148,7 @@ def _job_checkpoints() -> CheckpointStore | None:
 _FIXED = (
     "algorithm.name",
     "model",
+    "policy_mapping",
     "env.num_envs",
     "env.workers",
     "learners",

@@ -124,6 +124,8 @@ class Together(Source):
     ) -> None:
         super().__init__(algorithm, collector, rng)
         self._rollout = None  # it is the member's
+        if not hasattr(algorithm, "team"):
+            raise UsageError("learners is for environments with one agent")
         if "state" in self.spec.fields:
             raise UsageError("learners is for policies without memory: their rows are shared out one by one")
         self.config = config

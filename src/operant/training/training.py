@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from operant._util.signing import sign
-from operant.algorithms import Algorithm, find_algorithm
+from operant.algorithms import Algorithm
 from operant.data import prune_chunks
 from operant.envs import make_env
 from operant.envs.making import why_not_found_again
@@ -28,6 +28,7 @@ from operant.training.config import TrainConfig
 from operant.training.doctor import Doctor, thread_warning
 from operant.training.evaluating import Evaluation, evaluate, film
 from operant.training.interrupts import Interrupts, resume_command
+from operant.training.making import counting_alike, drawable, make_algorithm
 from operant.training.normalizing import make_normalizer
 from operant.training.plugins import Recording, find_plugin
 from operant.training.sources import Source, make_source
@@ -87,14 +88,7 @@ class Training:
         rows = 1 if config.workers else -(-config.env.num_envs // config.learners)
         self.env = self._make_env(rows, config.seed, config.env.workers)
         self._env_seconds = time.perf_counter() - began
-        algorithm_class, _ = find_algorithm(config.algorithm["name"])
-        self.algorithm: Algorithm = algorithm_class(
-            self.env.single_observation_space,
-            self.env.single_action_space,
-            config.algorithm_settings,
-            config.model,
-            config.seed,
-        )
+        self.algorithm: Algorithm = make_algorithm(self.env, config)
         if config.env.normalize_obs and not self.algorithm.takes_scaled:
             raise UsageError("env.normalize_obs scales what is seen, but not what was recorded: switch it off")
         self.normalizer = make_normalizer(config.env, self.algorithm, rows)
@@ -293,6 +287,7 @@ class Training:
         self.evaluations.append((step, found.mean))
         best = self.best is None or found.mean > self.best[1]
         values = {"return": found.mean, "deviation": found.deviation, "length": float(np.mean(found.lengths))}
+        values |= {f"agents/{agent}/return": value for agent, value in found.agents.items()}
         self.recording.add_scalars({f"evaluation/{key}": value for key, value in values.items()}, step)
         if self.config.evaluation.frames:
             self.writer.add_video("evaluation/episode", self._film(), step, fps=10)
@@ -334,7 +329,8 @@ class Training:
     def evaluation(self, episodes: int) -> Evaluation:
         """Greedy episodes from starts that depend on the seeds alone, so that evaluations compare."""
         if self._evaluation_env is None:
-            self._evaluation_env = self._make_evaluation_env()
+            self._evaluation_env = counting_alike(self._make_evaluation_env(), self.env)
+        self.source.before_evaluation()
         seed = self.config.seed + self.config.evaluation.seed
         return evaluate(self.algorithm, self._evaluation_env, episodes, seed, normalizer=self.normalizer)
 
@@ -347,7 +343,8 @@ class Training:
         settings = self.config.evaluation
         rows = settings.num_envs or min(32, settings.episodes)
         workers = min(self.config.env.workers, rows)
-        return self._make_env(rows, self.config.seed + settings.seed, workers, **settings.arguments)
+        arguments = drawable(self.env, settings.arguments) if settings.frames else settings.arguments
+        return self._make_env(rows, self.config.seed + settings.seed, workers, **arguments)
 
     def _save_weights(self, path: Path, mean_return: float, asked: Asked) -> None:
         about = {
@@ -439,6 +436,6 @@ class Training:
         self.metrics = dict(state["metrics"])
         self._last = {key: int(state["last"][key]) for key in self._last}
         if "evaluation_env" in state:
-            self._evaluation_env = self._make_evaluation_env()
+            self._evaluation_env = counting_alike(self._make_evaluation_env(), self.env)
             self._evaluation_env.load_state(state["evaluation_env"])
         self.source.load(self.store.replay_folder, state)
