@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from operant._util.plain_yaml import parse_yaml
 from operant.algorithms import find_algorithm
 from operant.algorithms.agents import AgentsAdapter
 from operant.algorithms.on_policy import advantages
@@ -16,6 +20,7 @@ from operant.tracking import Run
 from operant.training import CheckpointStore, TrainConfig, load_config, load_policy, resume, train
 from operant.training.agents.sources import pack_present
 from operant.training.making import make_algorithm
+from operant.training.normalizing import make_normalizer
 from operant.training.playback import record_episodes, record_transitions
 from operant.training.policies import assign, read_policies
 from operant.training.trust import code_names
@@ -92,7 +97,10 @@ def test_one_kind_shares_one_policy_and_names_are_made_where_there_are_none() ->
         ({"policies": {"a": {"past_of": "b"}}}, "names a policy that learns"),
         ({"policies": 3}, "policies is a list of names"),
         ({"workers": 2}, "one process collects for: workers is 0"),
-        ({"env": {**IDENTITY, "normalize_obs": True}}, "are not scaled"),
+        (
+            {"algorithm": {"name": "maddpg"}, "env": {**IDENTITY, "normalize_obs": True}},
+            "maddpg takes observations and rewards as they are",
+        ),
         ({"algorithm": {"name": "ars"}}, "learns from whole candidates, which several agents do not give"),
         (
             {"policy_mapping": "independent", "env": {"id": "CartPole-v1"}},
@@ -174,6 +182,34 @@ def test_a_rollout_is_packed_without_those_who_were_not_there() -> None:
     assert pack_present(kept, np.zeros_like(present)) == []
 
 
+def test_scales_are_those_of_agents_that_were_there() -> None:
+    values = config(env={**GOING, "normalize_obs": True, "normalize_reward": True})
+    env = make_env(GOING["id"], 3, seed=0, **GOING["arguments"])
+    team = make_algorithm(env, TrainConfig.from_mapping(values))
+    scales = make_normalizer(TrainConfig.from_mapping(values).env, team, 3)
+    seen, gained, total = [], [], np.zeros(6)
+    obs = team.adapter.adapt(env.reset(0))
+    member = team.members["agent"]
+    for turn in range(30):
+        there = member.rows(obs["present"])
+        seen.append(obs["policies"]["agent"]["obs"][there])
+        scaled = scales.observe(obs)
+        step = env.step({agent: np.full(3, turn % 2) for agent in env.agents})
+        told = step.info["agents"]
+        rows = [member.rows(one) for one in (told.reward, told.terminated | told.truncated, told.present)]
+        total = total * 0.99 + rows[0]
+        gained.append(total[rows[2]])
+        found = scales.rewards(member, *rows)
+        np.testing.assert_allclose(found, rows[0] / np.sqrt(np.var(np.concatenate(gained)) + 1e-8), rtol=0.01)
+        total[rows[1]] = 0.0
+        obs = team.adapter.adapt(step.obs)
+    expected = np.concatenate(seen)
+    last = team.adapter.adapt(env.reset(1))
+    scaled = scales.observe(last, learn=False)["policies"]["agent"]["obs"]
+    wanted = (last["policies"]["agent"]["obs"] - expected.mean(axis=0)) / expected.std(axis=0)
+    np.testing.assert_allclose(scaled, wanted, rtol=0.01)
+
+
 @pytest.mark.parametrize("kind", [SparseReplayBuffer, SparsePrioritizedReplayBuffer])
 def test_replay_draws_only_agents_that_were_there(kind, tmp_path) -> None:
     buffer, rng = kind(60, 3), np.random.default_rng(0)
@@ -250,7 +286,7 @@ MEMORY = {"model": {"hidden": [8], "recurrent": "gru", "recurrent_size": 8, "seq
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [
-        pytest.param(PPO, {"env": GOING}, id="ppo"),
+        pytest.param(PPO, {"env": {**GOING, "normalize_obs": True, "normalize_reward": True}}, id="ppo"),
         pytest.param(DQN, {"env": GOING, **MIXED}, id="mixed"),
         pytest.param(PPO, SELF_PLAY, id="self-play"),
         pytest.param({**PPO, "epochs": 1}, MEMORY, id="memory"),
@@ -327,3 +363,14 @@ def test_a_policy_learns_against_its_past_selves(root) -> None:
     assert latest("agents/first/return") == pytest.approx(-latest("agents/second/return"))
     assert latest("episodes/return") == pytest.approx(latest("agents/first/return"))
     assert latest("selves/past/step") in pool["steps"]
+
+
+# -- the how-to --------------------------------------------------------------------------------------------------------
+def test_the_configs_of_the_how_to_train(root) -> None:
+    pytest.importorskip("mpe2")
+    text = (Path(__file__).parents[2] / "docs" / "several-agents.md").read_text()
+    found = [parse_yaml(part, "a config") for part in re.findall(r"```yaml\n(.*?)```", text, re.S)]
+    assert len(found) == 2
+    quick = ["env.num_envs=2", "total_steps=64", "algorithm.rollout=16", "evaluation.episodes=2"]
+    for values in found:
+        assert train(values, quick, root=root).steps == 64

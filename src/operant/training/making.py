@@ -33,6 +33,10 @@ def _make(env: VectorEnv, config: TrainConfig, learn: bool) -> Any:
             team = make_team(env, config, learn=learn)
             env.count([agent for one in team.learning for agent in one.agents])
             return team
+        if config.env.normalize_obs or config.env.normalize_reward:
+            raise UsageError(
+                f"{config.algorithm['name']} takes observations and rewards as they are: do not scale them"
+            )
         if config.policies or config.policy_mapping != SHARED:
             raise UsageError(
                 f"{config.algorithm['name']} has a policy for each agent and learns them together: "
@@ -50,8 +54,6 @@ def _make(env: VectorEnv, config: TrainConfig, learn: bool) -> Any:
 def _check_several(config: TrainConfig) -> None:
     if config.workers:
         raise UsageError(f"{config.env.id} has several agents, which one process collects for: workers is 0")
-    if config.env.normalize_obs or config.env.normalize_reward:
-        raise UsageError(f"{config.env.id} has several agents, whose observations and rewards are not scaled")
 
 
 def counting_alike(env: VectorEnv, other: VectorEnv) -> VectorEnv:

@@ -25,7 +25,7 @@ from operant.training.collecting import EpisodeLog, allowed_actions
 from operant.training.config import TrainConfig
 from operant.training.evaluating import Player
 from operant.training.making import drawable, make_policy
-from operant.training.normalizing import Normalizer
+from operant.training.normalizing import make_normalizer
 from operant.training.trust import check_trust
 
 _UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError)
@@ -85,12 +85,11 @@ class LoadedPolicy:
             ) from None
         self._player = Player(self.policy, self.env, self.normalizer)
 
-    def _scales(self, saved: Mapping[str, Any] | None) -> Normalizer | None:
+    def _scales(self, saved: Mapping[str, Any] | None) -> Any:
         """What observations were scaled by."""
         if saved is None:
             return None
-        env, size = self.config.env, max(1, self.policy.adapter.size)
-        normalizer = Normalizer(size, 1, self.policy.data.gamma, obs=env.normalize_obs, reward=env.normalize_reward)
+        normalizer = make_normalizer(self.config.env, self.policy, 1)
         normalizer.load_state_dict(saved)
         return normalizer
 

@@ -145,6 +145,7 @@ class TeamSource(Source):
         self._falling = any(one.policy.data.source == "replay" for one in team.learning)
         self.returns = AgentReturns(self.env, collector.episodes.returns.maxlen or 100, team)
         self.selves = PastSelves(team)
+        self._scales: Any = collector.normalizer
 
     @property
     def steps_per_round(self) -> int:
@@ -176,15 +177,19 @@ class TeamSource(Source):
         extras: dict[str, Any],
     ) -> None:
         told: AgentSteps = step.info["agents"]
-        after = self.collector.next_obs(step, following)
+        after, scales = self.collector.next_obs(step, following), self._scales
         for one in self.algorithm.learning:
             seen, then = obs["policies"][one.name], after["policies"][one.name]
+            reward, present = one.rows(told.reward), one.rows(told.present)
+            terminated, truncated = one.rows(told.terminated), one.rows(told.truncated)
+            if scales is not None:
+                reward = scales.rewards(one, reward, terminated | truncated, present)
             happened = {
                 "obs": seen["obs"],
                 "action": action[one.name],
-                "reward": one.rows(told.reward).astype(np.float32),
-                "terminated": one.rows(told.terminated),
-                "truncated": one.rows(told.truncated),
+                "reward": reward.astype(np.float32),
+                "terminated": terminated,
+                "truncated": truncated,
                 "next_obs": then["obs"],
             }
             if "mask" in seen:
@@ -194,7 +199,7 @@ class TeamSource(Source):
             if "state" in fields:
                 state = extras["state"][one.name]
                 happened["state"] = tree_map(lambda part: part.reshape(-1, *part.shape[2:]), state)
-            self.shares[one.name].keep(happened, one.rows(told.present))
+            self.shares[one.name].keep(happened, present)
         self.returns.add(step)
 
     def learn(self, batch: Any, total_steps: int, measure: bool = True) -> Metrics:
