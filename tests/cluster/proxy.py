@@ -43,6 +43,6 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := one.recv(65536):
             other.sendall(data)
-    for end in (one, other):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        other.shutdown(socket.SHUT_RDWR)
+    one.close()

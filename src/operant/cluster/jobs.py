@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import secrets
@@ -92,6 +93,7 @@ class RayCluster:
 @contextmanager
 def reach(spec: ClusterSpec | None, address: str | None = None) -> Iterator[RayCluster]:
     """The head that takes jobs."""
+    logging.getLogger("ray").setLevel(logging.WARNING)  # its client tells of every upload and connection
     if spec is None:
         if address is None:
             raise UsageError("which Ray? Name a cluster, or its head by --address http://head:8265")
