@@ -1,18 +1,21 @@
 """Wildfires: steps for each CPU-second, many fires at once, cost against cells, and the shape of a point fire.
 
-    .venv/bin/python benchmarks/wildfire.py [--only speed,scale,shape] [--pyretechnics PYTHON] [--pytorchfire PYTHON]
+    .venv/bin/python benchmarks/wildfire.py [--only speed,scale,shape]
+                      [--simfire PYTHON] [--pyretechnics PYTHON] [--pytorchfire PYTHON]
 
 One scenario for all: GR2, 5 m/s at 10 m, 30 m cells, ignition in the middle, one simulated minute a step until the fire
-reaches the edge, a fireline laid in every step, the whole map observed. PYTHON is one that has the peer: pytorchfire
-is then timed in the same run, and arrival times of three landscapes are compared with those of pyretechnics. Other
-figures of peers were measured on another day on the same kind of machine (SimFire 2.0.1 on Python 3.11, functional
-layers, headless, 12 to 18 steps at 64²; pyretechnics 2026.10.20; pytorchfire 1.0.3): steps of one minute a second.
+reaches the edge, a fireline laid in every step, the whole map observed. PYTHON is one that has the peer, which is then
+timed in the same run; SimFire burns its own fuel, chaparral, and pytorchfire an automaton's. Arrival times of three
+landscapes are then compared with those of pyretechnics. Figures of peers that are not given were measured on another
+day on the same kind of machine (SimFire 2.0.1 on Python 3.11, functional layers, headless, 12 to 18 steps at 64²;
+pyretechnics 2026.10.20; pytorchfire 1.0.3): steps of one minute a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 import subprocess
 import tempfile
@@ -22,7 +25,7 @@ from typing import Any
 import numpy as np
 from meter import Meter
 
-from operant.envs.wildfire import Fires, ScenarioSettings, SpreadRates, WildfireVector
+from operant.envs.wildfire import Fires, Scenario, ScenarioSettings, SpreadRates, WildfireVector
 from operant.settings import fill
 
 PEERS = {
@@ -54,24 +57,52 @@ def episode(env: WildfireVector) -> tuple[int, float, int]:
     """Steps until fire 0 reaches the edge, their CPU-seconds, and the cells it burnt."""
     actions = np.random.default_rng(0).integers(5, 10, (20_000, env.num_envs))  # a fireline, and any movement
     env.reset(seed=0)
-    time = env.world.scenarios[0].benchmark.arrival
-    steps = math.ceil(min(time[[0, -1]].min(), time[:, [0, -1]].min()))  # lines dug at random hardly delay it
+    steps = steps_to_edge(env)
     with Meter() as meter:
         for step in range(steps):
             env.step(actions[step])
     return steps, meter.cpu, int(env.world.burnt[0])
 
 
-def time_pytorchfire(python: str) -> None:
-    """Put its figures of this run in the place of those of another day."""
-    for size, peers in PEERS.items():
-        script = Path(__file__).with_name("_pytorchfire.py")
-        taken = [
-            float(subprocess.run([python, script, str(size), "100"], check=True, capture_output=True).stdout)
-            for _ in range(2)
-        ]
-        del peers["pytorchfire"]
-        peers["pytorchfire, this run"] = 100 / min(taken)
+def steps_to_edge(env: WildfireVector) -> int:
+    """Minutes until the fire is there; lines dug at random hardly delay it."""
+    time = env.world.scenarios[0].benchmark.arrival
+    return math.ceil(min(time[[0, -1]].min(), time[:, [0, -1]].min()))
+
+
+def time_peers(pythons: dict[str, str | None]) -> None:
+    """Put the figures of this run in the place of those of another day."""
+    timers = {"SimFire": time_simfire, "pyretechnics": time_pyretechnics, "pytorchfire": time_pytorchfire}
+    for peer, timer in timers.items():
+        python = pythons[peer.lower()]
+        for size, peers in PEERS.items():
+            if python:
+                peers.pop(peer, None)
+                peers[f"{peer}, this run"] = max(timer(python, size) for _ in range(2))
+
+
+def time_pytorchfire(python: str, size: int) -> float:
+    return 100 / float(_run(python, "_pytorchfire.py", size, 100).split()[0])
+
+
+def time_simfire(python: str, size: int) -> float:
+    cpu, steps, burnt = _run(python, "_simfire.py", size, 200).split()[-3:]
+    print(f"  SimFire, {size}²: {steps} steps, {burnt} cells burnt, {float(cpu):.1f} CPU-seconds", flush=True)
+    return int(steps) / float(cpu)
+
+
+def time_pyretechnics(python: str, size: int) -> float:
+    env = make(size, 1, True)
+    env.reset(seed=0)
+    scenario = env.world.scenarios[0]
+    lines = np.random.default_rng(0).integers(size, size=(steps_to_edge(env), 2))
+    return len(lines) / by_pyretechnics(python, scenario, 20 * size, lines)[1]
+
+
+def _run(python: str, script: str, *words: object) -> str:
+    command = [python, str(Path(__file__).with_name(script)), *map(str, words)]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=alone).stdout
 
 
 def speed() -> None:
@@ -181,17 +212,8 @@ def compare(python: str) -> None:
             fires.begin(0, scenario.rates, scenario.ignitions)
             with Meter() as meter:
                 fires.advance(until=400.0)
-        ours, land = fires.arrival[0], scenario.land
-        with tempfile.TemporaryDirectory() as folder:
-            given, written = Path(folder, "given.npz"), Path(folder, "written.npz")
-            np.savez(
-                given, minutes=400, cell_size=land.cell_size, fuel=land.fuel, slope=land.slope,
-                aspect=(np.degrees(land.upslope) + 180) % 360, ignition=scenario.ignitions[0],
-                wind_speed=scenario.weather.wind_speed[0], wind_direction=scenario.weather.wind_direction[0],
-            )  # fmt: skip
-            subprocess.run([python, Path(__file__).with_name("_pyretechnics.py"), given, written], check=True)
-            result = np.load(written)
-            theirs, cpu = result["arrival"], float(result["cpu"])
+        ours = fires.arrival[0]
+        theirs, cpu = by_pyretechnics(python, scenario, 400)
         both = np.isfinite(ours) & np.isfinite(theirs) & (ours > 30)
         slope, offset = np.polyfit(theirs[both], ours[both], 1)
         print(
@@ -200,15 +222,33 @@ def compare(python: str) -> None:
         )
 
 
+def by_pyretechnics(python: str, scenario: Scenario, minutes: int, lines: Any = None) -> tuple[Any, float]:
+    """Arrival times and CPU-seconds of its fire, with a line laid in each minute if there are any."""
+    land, weather = scenario.land, scenario.weather
+    with tempfile.TemporaryDirectory() as folder:
+        given, written = Path(folder, "given.npz"), Path(folder, "written.npz")
+        np.savez(
+            given, minutes=minutes, cell_size=land.cell_size, fuel=land.fuel, slope=land.slope,
+            aspect=(np.degrees(land.upslope) + 180) % 360, ignition=scenario.ignitions[0],
+            wind_speed=weather.wind_speed[0], wind_direction=weather.wind_direction[0],
+            **({} if lines is None else {"lines": lines}),
+        )  # fmt: skip
+        _run(python, "_pyretechnics.py", given, written)
+        result = np.load(written)
+        return result["arrival"], float(result["cpu"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="speed,scale,shape", help="which parts to run")
-    parser.add_argument("--pyretechnics", metavar="PYTHON", help="compare arrival times with those of pyretechnics")
+    parser.add_argument("--simfire", metavar="PYTHON", help="time SimFire in this run")
+    parser.add_argument("--pyretechnics", metavar="PYTHON", help="time pyretechnics, and compare arrival times")
     parser.add_argument("--pytorchfire", metavar="PYTHON", help="time pytorchfire in this run")
     args = parser.parse_args()
-    if args.pytorchfire:
-        time_pytorchfire(args.pytorchfire)
     chosen = args.only.split(",")
+    print(f"load {os.getloadavg()[0]:.1f} at the beginning", flush=True)
+    if "speed" in chosen:
+        time_peers(vars(args))
     for part in (speed, scale, shape):
         if part.__name__ in chosen:
             part()

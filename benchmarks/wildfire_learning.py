@@ -1,23 +1,28 @@
 """What agents save of land on scenarios that no training has seen: IQM over seeds with its bootstrap interval.
 
-    python benchmarks/wildfire_learning.py                     presets, five seeds each, one process at a time
-    python benchmarks/wildfire_learning.py --presets wildfire-ppo --seeds 100..104
+    python benchmarks/wildfire_learning.py                     every row; what its .jsonl has is not done again
+    python benchmarks/wildfire_learning.py --presets wildfire-ppo --seeds 1000..1004
     python benchmarks/wildfire_learning.py --presets           the agents that learn nothing only
-    python benchmarks/wildfire_learning.py --kept FILE         goes on where it was: what FILE holds is not done again
+    python benchmarks/wildfire_learning.py --table             runs nothing, shows what is kept
+    python benchmarks/wildfire_learning.py --gif fire.gif      a film of the first preset beside the unfought fire
 
-For each seed 100 greedy episodes of the `eval` split with the last weights. `none` stands still, `random` does
-anything, `greedy` goes to the place that the fire reaches soonest of those it can reach before it, digging where the
-fire comes. All see the same scenarios. The part of the unfought fire's area that was saved is shown.
+For each seed `EPISODES` greedy episodes of the `eval` split with the last weights, on scenarios of the seed's own that
+are the same for all agents; every environment plays as many. `none` does nothing, `random` anything, `greedy` digs
+ahead of the predicted head: it goes to the place that the fire reaches soonest of those where it can be before it, and
+digs wherever the fire comes. It sees the whole map and when the fire will be where. The part of the unfought fire's
+area that was saved is shown. One training at a time; each is one line of the file, found again by the settings of its
+preset and its seed, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +30,49 @@ import numpy as np
 
 from operant.envs import make_env
 from operant.envs.wildfire import WildfireVector
+from operant.envs.wildfire.rendering import save_gif
+from operant.settings import to_mapping
 from operant.tracking import SummaryWriter
 from operant.training import TrainConfig, Training
-from operant.training.evaluating import Player
-from operant.training.statistics import interval
+from operant.training.evaluating import Player, film
+from operant.training.statistics import difference, interval
 from operant.training.targets import load_config
 
-EPISODES, ROWS = 100, 50
+EPISODES, ROWS = 200, 50
+RESULTS = Path(__file__).with_name("wildfire_learning.jsonl")
+PRESETS = ("wildfire-ppo", "wildfire-dqn", "wildfire-marl")
+RULES = ("none", "random", "greedy")
 Act = Callable[[WildfireVector, Any], Any]
+Result = dict[str, float]
+Work = Callable[[TrainConfig, int], Result]
 
 
 def saved(env: WildfireVector, act: Act, seed: int) -> float:
-    """The mean part of the area that is saved over `EPISODES` scenarios."""
+    """The mean part of the area that is saved. Whichever end first would be mostly those that are put out."""
+    left = np.full(env.num_envs, EPISODES // env.num_envs)
     parts: list[float] = []
-    obs = env.reset(seed)
-    while len(parts) < EPISODES:
+    obs = env.reset(1000 * seed)
+    while left.any():
         step = env.step(act(env, obs))
         obs = step.obs
         if step.final_obs is not None:
-            parts += [fire["area_saved_part"] for fire in step.info["fires"]]
-    return float(np.mean(parts[:EPISODES]))
+            for row, fire in zip(step.done.nonzero()[0], step.info["fires"], strict=True):
+                if left[row]:
+                    left[row] -= 1
+                    parts.append(fire["area_saved_part"])
+    return float(np.mean(parts))
 
 
-def stand(env: WildfireVector, obs: Any) -> Any:
-    return np.zeros((env.num_envs, *env.single_action_space.shape), np.int64)
+# Agents that learn nothing.
+
+
+def do_nothing(env: WildfireVector, obs: Any) -> Any:
+    return np.zeros((env.num_envs, *(env.single_action_space.shape or ())), np.int64)
 
 
 def at_random(seed: int) -> Act:
     generator = np.random.default_rng(seed)
-    return lambda env, obs: np.stack([generator.integers(env.world.verbs.count, size=env.world.agents)
-                                      for _ in range(env.num_envs)]).reshape(stand(env, obs).shape)  # fmt: skip
+    return lambda env, obs: generator.integers(env.world.verbs.count, size=do_nothing(env, obs).shape)
 
 
 def greedy(env: WildfireVector, obs: Any) -> Any:
@@ -64,92 +82,146 @@ def greedy(env: WildfireVector, obs: Any) -> Any:
     minutes_a_step = world.settings.step_minutes / world.settings.agent_speed
     for n in range(world.count):
         left = world.projection.time[n] - world.fires.clock[n]
-        rows, columns = ((world.status[n] == 0) & np.isfinite(left) & (left > 0)).nonzero()
-        for agent in range(world.agents):
-            row, column = world.position[n, agent]
-            away = np.abs(rows - row) + np.abs(columns - column)
-            in_time = left[rows, columns] > (away + 1) * minutes_a_step
-            if not in_time.any():
+        comes = (world.status[n] == 0) & np.isfinite(left) & (left > 0)
+        digs = [bool(comes[row, column]) for row, column in world.position[n]]
+        comes[world.position[n, :, 0], world.position[n, :, 1]] = False  # what is dug now
+        for agent, place in enumerate(world.position[n]):
+            goals = np.argwhere(comes)
+            soon = left[goals[:, 0], goals[:, 1]]
+            soon[soon <= (_steps(world, goals - place) + 1) * minutes_a_step] = np.inf
+            if not np.isfinite(soon).any():
                 continue
-            goal = np.where(in_time, left[rows, columns], np.inf).argmin()
-            down, right = rows[goal] - row, columns[goal] - column
-            way = "none" if not (down or right) else (
-                ("down" if down > 0 else "up") if abs(down) >= abs(right) else ("right" if right > 0 else "left")
-            )  # fmt: skip
-            digs = np.isfinite(left[row, column]) and left[row, column] > 0
-            tool = world.verbs.interactions.index(
-                "fireline" if digs or "none" not in world.verbs.interactions else "none"
-            )
-            actions[n, agent] = world.verbs.movements.index(way) + tool * len(world.verbs.movements)
-    return actions.reshape(stand(env, obs).shape)
+            goal = goals[soon.argmin()]
+            comes[tuple(goal)] = False  # the next agent goes elsewhere
+            way = goal - (place + world.delta[n])
+            movement = int((_steps(world, way) + 1e-3 * np.hypot(*way.T)).argmin())
+            tool = "fireline" if digs[agent] or "none" not in world.verbs.interactions else "none"
+            actions[n, agent] = movement + world.verbs.interactions.index(tool) * len(world.verbs.movements)
+    return actions.reshape(do_nothing(env, obs).shape)
 
 
-def make(config: TrainConfig) -> WildfireVector:
-    made = make_env(config.env.id, ROWS, seed=0, **{**config.env.arguments, **config.evaluation.arguments})
+def _steps(world: Any, way: Any) -> Any:
+    """How many an agent needs for ways of so many rows and columns."""
+    far = np.abs(way)
+    return far.max(-1) if "up_left" in world.verbs.movements else far.sum(-1)
+
+
+def make(config: TrainConfig, rows: int = ROWS, **changes: Any) -> WildfireVector:
+    made = make_env(config.env.id, rows, seed=0, **{**config.env.arguments, **config.evaluation.arguments, **changes})
     assert isinstance(made, WildfireVector)
     return made
 
 
-def by_rule(config: TrainConfig, act: Callable[[int], Act], seed: int) -> float:
-    return saved(make(config), act(seed), seed)
+def by_rule(rule: str, config: TrainConfig, seed: int) -> Result:
+    if rule == "none":
+        return {"saved": saved(make(config, interactions=["none"]), do_nothing, seed)}
+    return {"saved": saved(make(config), greedy if rule == "greedy" else at_random(seed), seed)}
 
 
-def learned(config: TrainConfig, seed: int) -> tuple[float, float]:
-    """What the last policy saves, and the CPU-seconds that its training took."""
-    began = time.process_time()
-    with tempfile.TemporaryDirectory() as folder, SummaryWriter("training", root=Path(folder)) as writer:
+# Agents that learn.
+
+
+def train(config: TrainConfig, folder: str) -> Training:
+    with SummaryWriter("training", root=Path(folder)) as writer:
         training = Training(config, writer)
         training.begin()
         training.run()
-        took = time.process_time() - began
+    return training
+
+
+def learned(config: TrainConfig, seed: int) -> Result:
+    """What the last policy saves, and what its training took."""
+    load, began, clock = os.getloadavg()[0], time.process_time(), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        training = train(config, folder)
+        took = {"cpu_seconds": time.process_time() - began, "seconds": time.monotonic() - clock, "load": load}
         env = make(config)
         player = Player(training.algorithm, env, training.normalizer)
-        return saved(env, lambda env, obs: player.act(obs, env.action_mask), seed), took
+        return {"saved": saved(env, lambda env, obs: player.act(obs, env.action_mask), seed), **took}
 
 
-def show(name: str, values: list[float], note: str = "") -> None:
-    middle, low, high = interval(values)
-    print(f"{name:28} {middle:6.3f} [{low:.3f}, {high:.3f}]  {len(values)} seeds  {note}", flush=True)
+def write_film(config: TrainConfig, file: Path, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        training = train(config, folder)
+        env = make(config, 1, render_benchmark=True)
+        save_gif(film(training.algorithm, env, 1000 * seed, 200, normalizer=training.normalizer), file, fps=8)
+
+
+# What is kept and shown.
 
 
 class Kept:
     """Figures of seeds in a file of JSON lines, so that a long comparison can be done in parts."""
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
-        lines = file.read_text().splitlines() if file is not None and file.exists() else []
-        self._values: dict[str, Any] = dict(json.loads(line) for line in lines)
+    def __init__(self, file: Path, *, only_look: bool) -> None:
+        self._file, self._only_look = file, only_look
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        self._results: dict[str, Result] = {}
+        for line in lines:
+            row = json.loads(line)
+            self._results[row.pop("key")] = row
 
-    def get(self, name: str, seed: int, work: Callable[[], Any]) -> Any:
-        key = f"{name}, seed {seed}"
-        if key not in self._values:
-            self._values[key] = work()
-            if self._file is not None:
-                with self._file.open("a") as file:
-                    file.write(json.dumps([key, self._values[key]]) + "\n")
-        return self._values[key]
+    def get(self, name: str, config: TrainConfig, seed: int, work: Work) -> Result | None:
+        settings = {key: value for key, value in to_mapping(config).items() if key not in ("name", "seed")}
+        settings["asked"] = [EPISODES, ROWS]
+        print_ = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        key = f"{name}, {print_}, seed {seed}"
+        if key not in self._results and not self._only_look:
+            self._results[key] = {name: round(value, 4) for name, value in work(config, seed).items()}
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, **self._results[key]}) + "\n")
+            print(f"  {key}: {self._results[key]}", flush=True)
+        return self._results.get(key)
+
+
+def show(name: str, results: list[Result], rival: list[Result]) -> None:
+    if not results:
+        return
+    values = [result["saved"] for result in results]
+    middle, low, high = interval(values)
+    line = f"{name:24} {middle:6.3f} [{low:.3f}, {high:.3f}]  {len(values)} seeds"
+    if rival:
+        line += "  over greedy {:+.3f} [{:+.3f}, {:+.3f}]".format(*difference(values, [one["saved"] for one in rival]))
+    if "cpu_seconds" in results[0]:
+        cpu, load = ([result[name] for result in results] for name in ("cpu_seconds", "load"))
+        line += (
+            f"  {np.mean(cpu):.0f} CPU-seconds each, at most {max(cpu):.0f} (load {min(load):.0f} to {max(load):.0f})"
+        )
+    print(line, flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", nargs="*", default=["wildfire-ppo", "wildfire-dqn", "wildfire-marl"])
-    parser.add_argument("--seeds", default="100..104")
-    parser.add_argument("--steps", type=int, help="fewer steps than the presets have")
-    parser.add_argument("--kept", type=Path, help="a file to keep figures in, and to go on from")
+    parser.add_argument("--presets", nargs="*", default=PRESETS)
+    parser.add_argument("--seeds", default="1000..1004")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings other than the presets'")
+    parser.add_argument("--kept", type=Path, default=RESULTS, help="the file of figures to go on from")
+    parser.add_argument("--table", action="store_true", help="only show what is kept")
+    parser.add_argument("--gif", type=Path, help="train the first preset and write a film of an episode")
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition("..")
-    seeds, kept = range(int(first), int(last or first) + 1), Kept(chosen.kept)
-    for agents in (1, 2):
-        reference = load_config("wildfire-ppo" if agents == 1 else "wildfire-marl", [])
-        for rule, act in (("none", lambda seed: stand), ("random", at_random), ("greedy", lambda seed: greedy)):
-            name = f"{rule}, {agents} agents"
-            values = [kept.get(name, seed, partial(by_rule, reference, act, seed)) for seed in seeds]
-            show(name, values)
-    changes = [] if chosen.steps is None else [f"total_steps={chosen.steps}"]
+    seeds, kept = range(int(first), int(last or first) + 1), Kept(chosen.kept, only_look=chosen.table)
+    if chosen.gif:
+        write_film(load_config(chosen.presets[0], [*chosen.set, f"seed={seeds[0]}"]), chosen.gif, seeds[0])
+        return
+
+    def rows(name: str, config: TrainConfig, work: Work) -> list[Result]:
+        return [found for seed in seeds if (found := kept.get(name, config, seed, work)) is not None]
+
+    rivals: dict[int, list[Result]] = {}
+    for preset in ("wildfire-ppo", "wildfire-marl"):
+        config = load_config(preset, chosen.set)
+        agents = config.env.arguments.get("num_agents", 1)
+        for rule in RULES:
+            rivals[agents] = rows(rule, config, lambda config, seed, rule=rule: by_rule(rule, config, seed))
+            show(f"{rule}, {agents} agents", rivals[agents], [])
     for preset in chosen.presets:
-        configs = {seed: load_config(preset, [*changes, f"seed={seed}"]) for seed in seeds}
-        results = [kept.get(preset, seed, partial(learned, config, seed)) for seed, config in configs.items()]
-        show(preset, [part for part, _ in results], f"{np.mean([took for _, took in results]):.0f} CPU-seconds each")
+        config = load_config(preset, chosen.set)
+
+        def work(config: TrainConfig, seed: int, preset: str = preset) -> Result:
+            return learned(load_config(preset, [*chosen.set, f"seed={seed}"]), seed)
+
+        show(preset, rows(preset, config, work), rivals[config.env.arguments.get("num_agents", 1)])
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def test_an_older_name_wins_over_a_default_of_the_tree() -> None:
         make_plan(both)
 
 
-@pytest.mark.parametrize("name", ["config", "dqn", "ppo", "sac", "wildfire"])
+@pytest.mark.parametrize("name", ["config", "dqn", "ppo", "sac", "wildfire-dqn", "wildfire-ppo", "wildfire-marl"])
 def test_every_experiment_is_right(name: str) -> None:
     own_config(make_plan(composed(name)))
 

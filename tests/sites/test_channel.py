@@ -114,6 +114,15 @@ def test_everything_that_a_job_leaves_comes_back(tmp_path: Path) -> None:
     check(job, run_to_end(Processes(tmp_path), job))
 
 
+def test_a_file_that_cannot_be_kept_is_told_and_the_rest_comes_back(tmp_path: Path) -> None:
+    more = "kept = os.environ['OPERANT_RUN_DIR']\nos.makedirs(kept + '/taken')\nopen(kept + '/taken/x', 'w').close()"
+    job = submission(tmp_path, [sys.executable, "-c", PROGRAM + more])
+    (job.folder / "run").mkdir()
+    (job.folder / "run" / "taken").touch()
+    check(job, run_to_end(Processes(tmp_path), job))
+    assert (job.folder / "stderr").read_text().count("is not kept: PUT file?path=run/taken/x: ") == 1
+
+
 def test_a_run_is_recorded_from_elsewhere(tmp_path: Path) -> None:
     text = (
         "from operant import SummaryWriter\nwith SummaryWriter('x') as w: [w.add_scalar('acc', i, i) for i in range(9)]"
@@ -263,6 +272,12 @@ def test_a_job_writes_only_where_jobs_write(server: ChannelServer, path: str, tm
     before = (tmp_path / "jobs" / "0" / "spec-1.json").read_bytes()
     assert ask(server, "PUT", f"/0/1/file?path={path}", right(server), b"bad") == 400
     assert (tmp_path / "jobs" / "0" / "spec-1.json").read_bytes() == before
+
+
+def test_a_name_as_long_as_names_may_be_is_kept_and_a_longer_one_refused(server: ChannelServer, tmp_path: Path) -> None:
+    for name, code in (("x" * 255, 200), ("caf%E9", 200), ("x" * 256, 400), ("x" * 255 + "/y", 400)):
+        assert ask(server, "PUT", f"/0/1/file?path=run/{name}", right(server), b"good") == code, name
+    assert {os.fsencode(one.name) for one in (tmp_path / "jobs" / "0" / "run").iterdir()} == {b"x" * 255, b"caf\xe9"}
 
 
 def test_a_link_does_not_lead_out_of_the_job(server: ChannelServer, tmp_path: Path) -> None:

@@ -95,17 +95,5 @@ COMMON_RULES = (
     named("optimizer", "optimizer", {"adam": "Adam", "rmsprop": "RMSprop"}),
 )
 
-FRAMES: Mapping[str, tuple[str, Values]] = {
-    "hddpg": ("ddpg", {}),
-    "ddpgapex": ("apex_ddpg", {}),
-    "ddpgper": ("ddpg", {"prioritized": True}),
-    "dqnapex": ("apex_dqn", {}),
-    "dqnper": ("dqn", {"prioritized": True}),
-}
-"""Frames of Machin's that are settings here: name in small letters -> algorithm, and what it implies."""
-
 MACHIN_OWN: Values = {"batch_size": 100, "discount": 0.99, "gradient_max": math.inf, "optimizer": "Adam"}
 """Machin's own values of what its frames have in common."""
-
-FRAME_OWN: Mapping[str, Values] = {"hddpg": {"update_rate": 0.005}}
-"""Machin's own values where those of a frame are not those of its algorithm."""

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.algorithms import ALGORITHMS, find_algorithm
-from operant.algorithms.dialects import FRAME_OWN, FRAMES
 from operant.auto.envs import find_environment
 from operant.errors import MissingExtraError, UsageError, nearest
 from operant.settings import fill, setting, to_mapping
@@ -22,6 +21,24 @@ if TYPE_CHECKING:
     from operant.auto.launching import LaunchResult
 
 Config = dict[str, Any]
+
+
+class _Frame(NamedTuple):
+    """A frame of Machin's that is settings here."""
+
+    algorithm: str
+    implied: Mapping[str, Any] = {}
+    own: Mapping[str, Any] = {}
+    """Machin's own values where they are not those of the algorithm's frame."""
+
+
+_FRAMES = {
+    "hddpg": _Frame("ddpg", own={"update_rate": 0.005}),
+    "ddpgapex": _Frame("apex_ddpg"),
+    "ddpgper": _Frame("ddpg", {"prioritized": True}),
+    "dqnapex": _Frame("apex_dqn"),
+    "dqnper": _Frame("dqn", {"prioritized": True}),
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +55,13 @@ class LaunchSettings:
     max_episodes: int = setting(10_000, "training episodes at most")
     early_stopping_patience: int | None = setting(20, "epochs without a better total reward before it ends; null: none")
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
-    gpus: Any = setting(None, "list, number or string; of several the first is used, and where there is none the CPU")
+    gpus: Any = setting(
+        None,
+        "list, number or string; the first learns, and of a distributed algorithm each is a process; where there is "
+        "none, the CPU",
+    )
     device: str | None = setting(None, "where networks live, instead of gpus: auto, cpu, cuda, cuda:1 or mps")
-    num_nodes: int = setting(1, "machines; more than one are a Ray cluster's, with engine: ray")
+    num_nodes: int = setting(1, "machines: with engine ray its cluster's, otherwise those that run `operant join`")
     num_processes: int = setting(1, "processes on each machine: one of all learns, the others collect for it")
     engine: str = setting("local", "who starts them: local, or ray")
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
@@ -57,15 +78,6 @@ class LaunchSettings:
         for key in ("num_nodes", "num_processes"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
-        if self.num_nodes > 1 and self.engine != "ray":
-            raise UsageError(
-                f"num_nodes is {self.num_nodes}: start Ray on these machines and say engine: ray, or leave it out"
-            )
-
-    @property
-    def workers(self) -> int:
-        """Processes that collect: all but the one that learns."""
-        return self.num_nodes * self.num_processes - 1
 
 
 @dataclass(frozen=True)
@@ -83,13 +95,31 @@ class Plan:
     seed: int
 
     @property
+    def is_distributed(self) -> bool:
+        """Whether the algorithm is made for many that act: several GPUs are then several processes."""
+        from operant.algorithms.base import BasePolicy
+
+        kind, _ = find_algorithm(self.algorithm)
+        spec = kind.data_spec(self.settings)
+        explores_by_worker = getattr(kind, "explore_as", None) is not BasePolicy.explore_as
+        return spec.lag > 0 or spec.unit == "candidate" or explores_by_worker
+
+    @property
+    def workers(self) -> int:
+        """Processes that collect: all but the one that learns."""
+        each = self.launch.num_processes
+        if self.is_distributed:
+            each = max(each, len(asked_gpus(self.launch.gpus)))
+        return self.launch.num_nodes * each - 1
+
+    @property
     def epochs(self) -> int:
         return math.ceil(self.launch.max_episodes / self.launch.episode_per_epoch)
 
 
 def get_available_algorithms() -> list[str]:
     """The names that `frame` may have."""
-    return sorted([name.upper() for name in [*ALGORITHMS.names, *FRAMES]])
+    return sorted([name.upper() for name in [*ALGORITHMS.names, *_FRAMES]])
 
 
 def generate_training_config(
@@ -147,15 +177,15 @@ def copied(config: Any) -> Any:
 
 
 def algorithm_key(name: str) -> str:
-    if not isinstance(name, str) or not (name.lower() in ALGORITHMS or name.lower() in FRAMES):
+    if not isinstance(name, str) or not (name.lower() in ALGORITHMS or name.lower() in _FRAMES):
         known = get_available_algorithms()
         raise UsageError(f"there is no algorithm {name!r}{nearest(str(name), known)}; known: {', '.join(known)}")
-    return FRAMES[name.lower()][0] if name.lower() in FRAMES else name.lower()
+    return _FRAMES[name.lower()].algorithm if name.lower() in _FRAMES else name.lower()
 
 
 def _implied(name: str) -> Config:
     """Settings that the name of a frame stands for."""
-    return dict(FRAMES[name.lower()][1]) if name.lower() in FRAMES else {}
+    return dict(_FRAMES[name.lower()].implied) if name.lower() in _FRAMES else {}
 
 
 def _is_machin(defaults: str) -> bool:
@@ -169,7 +199,7 @@ def _machins_own(name: str, settings_class: type) -> Config:
     words = getattr(settings_class, "machin", None)
     if words is None or not words.own:
         raise UsageError(f"no defaults of Machin's are known for {name.upper()}; leave --defaults out")
-    return {**words.own, **FRAME_OWN.get(name.lower(), {})}
+    return {**words.own, **(_FRAMES[name.lower()].own if name.lower() in _FRAMES else {})}
 
 
 def check_config(config: Mapping[str, Any]) -> Plan:

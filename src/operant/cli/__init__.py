@@ -26,6 +26,7 @@ COMMANDS = {
     "import-tensorboard": "import_tensorboard",
     "compact": "compact",
     "task": "task",
+    "join": "join",
     "serve": "serve",
     "sync": "sync",
     "train": "train",

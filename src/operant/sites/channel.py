@@ -10,6 +10,8 @@ Every request but the one for the wrapper's own text carries what only one attem
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import hmac
 import http.server
 import json
@@ -56,6 +58,7 @@ _MOST_CONNECTIONS = 256
 _MOST_OF_A_JOB = 8
 _HEAD_SECONDS = 10.0
 _LONGEST_HEAD = 1 << 16
+_NEVER = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP)  # later is no better
 
 
 class ChannelServer:
@@ -250,9 +253,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             self.close_connection = True
             self._answer(400, str(error).encode())
-        except OSError as error:  # a full disk: the job keeps what it has and tries again
+        except OSError as error:  # a full disk: the job keeps what it has and tries again; a name stays what it is
             self.close_connection = True
-            self._answer(507, str(error).encode())
+            self._answer(400 if error.errno in _NEVER else 507, str(error).encode(errors="replace"))
 
     def _answer(self, code: int, body: bytes) -> None:
         self.send_response(code)
@@ -318,7 +321,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         (self.folder / "site" / "notices" / f"{self.job.name}.{self.attempt}.{restart}.{kind}").touch()
 
     def _file(self) -> None:
-        asked = parse_qs(urlsplit(self.path).query)
+        asked = parse_qs(urlsplit(self.path).query, errors="surrogateescape")
         target = self._target(asked["path"][0])
         length = self._length()
         offset = int(asked["offset"][0]) if "offset" in asked else None
@@ -330,11 +333,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._tell({"size": size})
 
     def _replace(self, target: Path, length: int) -> int:
-        staged = target.with_name(f".{target.name}.arriving")
+        staged = target.with_name(f".arriving-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}")
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
         self._receive(target, descriptor, length)
         with self.server.owned(target):
-            staged.replace(target)
+            try:
+                staged.replace(target)
+            except OSError:
+                staged.unlink(missing_ok=True)
+                raise
         return length
 
     def _append(self, target: Path, offset: int, length: int) -> int:

@@ -813,6 +813,10 @@ def _work(link: socket.socket, spec: bytes, control: socket.socket) -> None:
 # -- one job without a shared folder ------------------------------------------------------------------------------
 
 
+class Refused(SystemExit):
+    """The controller has understood what it was asked, and does not do it."""
+
+
 class FetchedJob:
     """Fetches a job from its controller, sees to it in a folder of its own, and sends what it leaves, as it comes.
 
@@ -825,6 +829,7 @@ class FetchedJob:
         self.restart = int(os.environ.get("OPERANT_RESTART") or 0)
         self.sent: dict[str, Any] = {}
         self.before: dict[str, int] = {}
+        self.refused: set[str] = set()
         self.over = False
 
     def run(self) -> int:
@@ -916,25 +921,38 @@ class FetchedJob:
         return path in STREAMS or path.endswith(".seg")
 
     def send(self, patience: float = 86400.0) -> None:
+        for path in self.files():
+            if path in self.refused:
+                continue
+            try:
+                self.send_file(path, patience)
+            except FileNotFoundError:  # it was there a moment ago
+                continue
+            except Refused as error:  # one file, and not the end of the job with it
+                self.refused.add(path)
+                with open(os.path.join(self.job, "stderr"), "a", errors="replace") as stream:
+                    stream.write("operant: a file of this run is not kept: %s\n" % error)
+                self.send_file("stderr", patience)
+
+    def send_file(self, path: str, patience: float) -> None:
         from urllib.parse import quote
 
-        for path in self.files():
-            stamp = self.stamp(path)
-            with open(os.path.join(self.job, path), "rb") as stream:
-                place = "file?path=" + quote(path)
-                if self.grows(path):
-                    if path not in self.before:  # what an earlier start of this attempt has sent
-                        answer = self.ask("PUT", place + "&offset=-1", b"", patience=patience)
-                        self.before[path] = json.loads(answer)["size"]
-                    at, before = self.sent.get(path, 0), self.before[path]
-                    while at < stamp[1]:
-                        stream.seek(at)
-                        offset = "&offset=%d" % (before + at)
-                        answer = self.ask("PUT", place + offset, stream.read(CHUNK), patience=patience)
-                        at = self.sent[path] = json.loads(answer)["size"] - before
-                elif self.sent.get(path) != stamp:
-                    self.ask("PUT", place, stream.read(), patience=patience)
-                    self.sent[path] = stamp
+        stamp = self.stamp(path)
+        with open(os.path.join(self.job, path), "rb") as stream:
+            place = "file?path=" + quote(os.fsencode(path))
+            if self.grows(path):
+                if path not in self.before:  # what an earlier start of this attempt has sent
+                    answer = self.ask("PUT", place + "&offset=-1", b"", patience=patience)
+                    self.before[path] = json.loads(answer)["size"]
+                at, before = self.sent.get(path, 0), self.before[path]
+                while at < stamp[1]:
+                    stream.seek(at)
+                    offset = "&offset=%d" % (before + at)
+                    answer = self.ask("PUT", place + offset, stream.read(CHUNK), patience=patience)
+                    at = self.sent[path] = json.loads(answer)["size"] - before
+            elif self.sent.get(path) != stamp:
+                self.ask("PUT", place, stream.read(), patience=patience)
+                self.sent[path] = stamp
 
     def ask(
         self,
@@ -958,7 +976,7 @@ class FetchedJob:
                     return None
                 if error.code in (400, 403, 404):
                     said = error.read().decode("utf-8", "replace")
-                    raise SystemExit("%s %s: %s" % (method, place, said)) from None
+                    raise (Refused if error.code == 400 else SystemExit)("%s %s: %s" % (method, place, said)) from None
                 failed: Exception = error
             except (OSError, http.client.HTTPException) as error:
                 failed = error

@@ -213,6 +213,58 @@ def test_a_line_is_laid_before_the_step_and_steps_end_at_the_edge() -> None:
         env.step(10)
 
 
+TURNS = [np.array(turn) for turn in (
+    [[1, 0], [0, 1]], [[1, 0], [0, -1]], [[-1, 0], [0, 1]], [[-1, 0], [0, -1]],
+    [[0, 1], [1, 0]], [[0, 1], [-1, 0]], [[0, -1], [1, 0]], [[0, -1], [-1, 0]],
+)]  # fmt: skip
+
+
+def turned(turn: Any, **settings: Any) -> Wildfire:
+    """A fire in a wind that blows north and a little to the east, and an agent beside it, on a map that is turned."""
+
+    def place(row: int, column: int) -> list[int]:
+        return (turn @ (row - 7, column - 7) + 7).tolist()  # type: ignore[no-any-return]
+
+    row, column = turn @ (-math.cos(0.4), math.sin(0.4))
+    wind = {"type": "constant", "speed": 6.0, "direction": math.degrees(math.atan2(-column, row)) % 360}
+    return deterministic(
+        simulation={"minutes": 40, "wind": wind, "ignition": {"type": "fixed", "cells": [place(9, 6)]}},
+        attributes=["fire_map", "threat"],
+        initial_agent_positions=[place(5, 4)],
+        movements=["up", "down", "left", "right", "up_right"],
+        interactions=["fireline"],
+        action_masks=True,
+        window=5,
+        reward="area_spared",
+        **settings,
+    )
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_in_the_frame_of_the_wind_all_directions_look_alike(turn: Any) -> None:
+    env, other = turned(TURNS[0], frame="wind"), turned(turn, frame="wind")
+    obs, info = env.reset(seed=0)
+    assert obs[5 + 4, 5 + 2, 0] == 1  # the fire, below the agent and to its right
+    same, same_info = other.reset(seed=0)
+    for action in (3, 3, 4, 1, 3, 3, 1, 1, 2, 0, 3):
+        np.testing.assert_allclose(same, obs, atol=1e-6)
+        assert (info["action_mask"] == same_info["action_mask"]).all()
+        obs, reward, *_, info = env.step(action)
+        same, same_reward, *_, same_info = other.step(action)
+        assert same_reward == pytest.approx(reward)
+    assert (obs[..., 0] == TOOLS["fireline"].code).sum() > 5
+    state = other.save_state()
+    loaded = turned(turn, frame="wind")
+    loaded.reset(seed=0)
+    loaded.load_state(state)
+    np.testing.assert_array_equal(loaded.step(1)[0], other.step(1)[0])
+
+
+def test_without_it_they_do_not() -> None:
+    env, other = turned(TURNS[0]), turned(TURNS[3])
+    assert not np.allclose(env.reset(seed=0)[0], other.reset(seed=0)[0])
+
+
 def test_agents_take_several_steps_while_fire_takes_one() -> None:
     env = deterministic(agent_speed=4, step_minutes=2.0)
     env.reset(seed=0)
@@ -348,6 +400,8 @@ def test_a_reward_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"agent_speed": 0}, "agent_speed"),
         ({"initial_agent_positions": [[0, 99]], "agent_initialization_method": "manual"}, "99"),
         ({"agent_sped": 1}, "agent_speed"),
+        ({"frame": "sun", "window": 3}, "map, wind"),
+        ({"frame": "wind"}, "window"),
         ({"simulation": {"cell_sise": 1}}, "cell_size"),
     ],
 )

@@ -67,6 +67,23 @@ def test_embers_fly_with_the_wind_and_light_more_land() -> None:
         _ = settings(spotting={"probability": 2.0}).make(0).rates
 
 
+def test_moisture_and_wind_change_each_at_its_times() -> None:
+    made = settings(
+        wind={"type": "table", "times": [0, 40], "speed": [3, 6], "direction": [270, 180]},
+        moisture={"times": [0, 20, 60], "dead_1h": [0.04, 0.1, 0.05], "live_herb": 0.7},
+    ).make(0)
+    weather = made.weather
+    assert weather.changes.tolist() == [0, 20, 40, 60]
+    assert [moisture.dead_1h for moisture in weather.moisture] == [0.04, 0.1, 0.1, 0.05]
+    assert weather.wind_speed.tolist() == [3, 3, 6, 6] and {moisture.live_herb for moisture in weather.moisture} == {
+        0.7
+    }
+    dry, wet, windy, drier = made.rates.rate[:, 5, 5]
+    assert wet < dry and wet < windy < drier
+    alone = settings(wind={"type": "table", "times": [0, 40], "speed": [3, 6], "direction": [270, 180]}).make(0)
+    assert alone.weather.changes.tolist() == [0, 40] and len(alone.weather.moisture) == 1
+
+
 def test_maps_of_the_users(tmp_path: Path) -> None:
     row, column = np.mgrid[:15, :18]
     write_ascii_grid(tmp_path / "elevation.asc", row * 2.0, cell_size=25.0)
@@ -88,6 +105,8 @@ def test_maps_of_the_users(tmp_path: Path) -> None:
         ({"wind": {"type": "constnat"}}, "constant"),
         ({"wind": {"speeed": 3}}, "speeed"),
         ({"moisture": {"dead_1": 0.1}}, "dead_1h"),
+        ({"moisture": {"dead_1h": [0.1, 0.2], "times": [0, 10, 20]}}, "as many as moisture.dead_1h"),
+        ({"moisture": {"dead_1h": [0.1, 0.2], "times": [10, 0]}}, "rising"),
         ({"ignition": {"type": "fixed", "cells": [[99, 0]]}}, "99"),
         ({"ignition": {"places": 3}}, "places"),
         ({"fuel": {"type": "uniform", "model": "NB8"}}, "nothing on this land can burn"),

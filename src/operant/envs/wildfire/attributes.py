@@ -12,10 +12,13 @@ from operant.envs.vector import Array
 from operant.envs.wildfire.physics.fuels import fuel_table
 from operant.envs.wildfire.scenarios import Scenario, ScenarioSettings
 from operant.envs.wildfire.verbs import AGENT, BURNED, BURNING
+from operant.envs.wildfire.weather import Weather
 from operant.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from operant.envs.wildfire.world import World
+
+_SOON = 10.0  # minutes in which a threat falls to 1/e
 
 
 @dataclass(frozen=True)
@@ -86,19 +89,18 @@ def _wind_bounds(settings: ScenarioSettings, agents: int) -> tuple[float, float]
     return 0.0, max(highest, 1e-3)
 
 
-def _moisture(scenario: Scenario) -> Array:
-    return np.broadcast_to(np.asarray(scenario.weather.moisture[0].dead_1h), scenario.land.shape)
-
-
-def _weather_now(name: str) -> Callable[[World], Array]:
+def _weather_now(value: Callable[[Weather, int], Any]) -> Callable[[World], Array]:
     def draw(world: World) -> Array:
         maps = np.empty((world.count, *world.shape))
         for n, scenario in enumerate(world.scenarios):
-            values: Any = getattr(scenario.weather, name)
-            maps[n] = values[int(scenario.weather.at(world.fires.clock[n]))]
+            maps[n] = value(scenario.weather, int(scenario.weather.at(world.fires.clock[n])))
         return maps
 
     return draw
+
+
+def _dead_moisture(weather: Weather, k: int) -> Any:
+    return weather.moisture[min(k, len(weather.moisture) - 1)].dead_1h
 
 
 def _arrival(world: World) -> Array:
@@ -109,6 +111,12 @@ def _until_fire(world: World) -> Array:
     """Minutes until the fire comes if no further line is laid; the longest where it does not, 0 where it has been."""
     left = world.projection.time - world.fires.clock[:, None, None]
     return np.clip(left, 0.0, world.settings.simulation.minutes, out=left)
+
+
+def _threat(world: World) -> Array:
+    """1 where fire is or was, less the later it comes, 0 where it does not: as off the map, beyond a window's end."""
+    left = _until_fire(world)
+    return np.where(left < world.settings.simulation.minutes, np.exp(left * (-1.0 / _SOON)), 0.0)
 
 
 def _benchmark_now(world: World) -> Array:
@@ -149,15 +157,16 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     "M_x": _of_fuel(lambda: fuel_table().extinction),
     "elevation": Attribute(_terrain_bounds, still=lambda scenario: scenario.land.elevation),  # m
     "slope": Attribute(_slope_bounds, still=lambda scenario: scenario.land.slope),
-    "wind_speed": Attribute(_wind_bounds, moving=_weather_now("wind_speed")),  # m/s
-    "wind_direction": Attribute(_between(0, 360), moving=_weather_now("wind_direction")),
-    "moisture": Attribute(_between(0, 4), still=_moisture),  # of the fine dead fuel
+    "wind_speed": Attribute(_wind_bounds, moving=_weather_now(lambda weather, k: weather.wind_speed[k])),  # m/s
+    "wind_direction": Attribute(_between(0, 360), moving=_weather_now(lambda weather, k: weather.wind_direction[k])),
+    "moisture": Attribute(_between(0, 4), moving=_weather_now(_dead_moisture)),  # of the fine dead fuel
     "assets": Attribute(
         lambda settings, agents: (0.0, float(max(settings.make(0).land.assets.max(), 1.0))),
         still=lambda scenario: scenario.land.assets,
     ),
     "arrival_time": Attribute(lambda settings, agents: (0.0, settings.minutes), moving=_arrival),  # minutes
     "time_to_fire": Attribute(lambda settings, agents: (0.0, settings.minutes), moving=_until_fire),  # minutes
+    "threat": Attribute(_between(0, 1), moving=_threat),
     "bench_fire_map": Attribute(_between(0, BURNED), moving=_benchmark_now),
     "bench_fire_map_final": Attribute(
         _between(0, BURNED), still=lambda scenario: BURNED * np.isfinite(scenario.benchmark.arrival)

@@ -36,7 +36,7 @@ def draw_frame(world: World, index: int = 0, *, size: int = 512) -> Array:
     weather = int(scenario.weather.at(np.array(clock)))
     shown: dict[str, Any] = {
         "intensity": scenario.rates.intensity[weather],
-        "wind": mean_wind(scenario.weather.wind_speed[weather], scenario.weather.wind_direction[weather]),
+        "wind": scenario.weather.mean_wind(weather),
         "minutes": clock,
         "size": size,
     }
@@ -87,13 +87,6 @@ def _pillow() -> tuple[Any, Any]:
     except ImportError:
         raise MissingExtraError("pictures of wildfires", "rl") from None
     return Image, ImageDraw
-
-
-def mean_wind(speed: Any, direction: Any) -> tuple[float, float]:
-    """Of a map of winds: m/s, and the degrees it comes from."""
-    angle = np.radians(np.asarray(direction))
-    east, north = float(np.mean(speed * np.sin(angle))), float(np.mean(speed * np.cos(angle)))
-    return math.hypot(east, north), math.degrees(math.atan2(east, north)) % 360
 
 
 def _ground(land: Land) -> Array:

@@ -46,7 +46,7 @@ class ScenarioSettings:
     fuel: dict[str, Any] = setting({"type": "uniform", "model": "GR2"}, "uniform, patches or by_elevation")
     wind: dict[str, Any] = setting({"type": "constant"}, "constant, gusts, terrain or table; m/s at 10 m")
     moisture: dict[str, Any] = setting(
-        {}, "dead_1h, dead_10h, dead_100h, live_herb, live_woody as fractions; dry_slopes"
+        {}, "dead_1h, dead_10h, dead_100h, live_herb, live_woody as fractions, lists of them from times on; dry_slopes"
     )
     canopy: dict[str, Any] = setting({}, "cover (fraction), height (m) and crown_ratio: more cover, less wind below")
     assets: dict[str, Any] = setting({"type": "none"}, "none, houses or towns")
@@ -131,12 +131,29 @@ class ScenarioSettings:
             changes, speed, direction = WINDS[kind](land, self.minutes, generator, **own)
         except TypeError as error:
             raise UsageError(f"wind of type {kind!r} does not take these settings: {error}") from error
+        times, moistures = self._moistures(land)
+        together = np.union1d(changes, times)
+        wind = np.maximum(np.searchsorted(changes, together, side="right") - 1, 0)
+        wet = np.maximum(np.searchsorted(times, together, side="right") - 1, 0)
+        kept = moistures if len(moistures) == 1 else [moistures[k] for k in wet]
+        return Weather(together, np.asarray(speed)[wind], np.asarray(direction)[wind], tuple(kept))
+
+    def _moistures(self, land: Land) -> tuple[list[float], list[Moisture]]:
+        """The times from which each moisture holds; without ``times`` one holds for good."""
         wet = dict(self.moisture)
         dry_slopes = float(wet.pop("dry_slopes", 0.0))
-        moisture = fill(_MoistureSettings, wet, "moisture")
-        return Weather(
-            changes, speed, direction, (with_moisture(Moisture(**vars(moisture)), land, dry_slopes=dry_slopes),)
-        )
+        times = [float(minute) for minute in wet.pop("times", (0.0,))]
+        wrong = [name for name, value in wet.items() if isinstance(value, list | tuple) and len(value) != len(times)]
+        if wrong or not times or times != sorted(set(times)):
+            raise UsageError(
+                f"moisture.times is {times[:5]}; they are rising minutes, as many as moisture.{(*wrong, '…')[0]} has"
+            )
+        made = []
+        for k in range(len(times)):
+            now = {name: value[k] if isinstance(value, list | tuple) else value for name, value in wet.items()}
+            moisture = fill(_MoistureSettings, now, "moisture")
+            made.append(with_moisture(Moisture(**vars(moisture)), land, dry_slopes=dry_slopes))
+        return times, made
 
     def _ignitions(self, land: Land, generator: np.random.Generator) -> tuple[tuple[int, int], ...]:
         own = dict(self.ignition)

@@ -15,7 +15,7 @@ import numpy as np
 from operant.envs.vector import Array
 from operant.envs.wildfire.grids import read_grid, write_ascii_grid
 from operant.envs.wildfire.physics.spread import Fires
-from operant.envs.wildfire.rendering import mean_wind, picture, save_gif
+from operant.envs.wildfire.rendering import picture, save_gif
 from operant.envs.wildfire.scenarios import Scenario
 from operant.envs.wildfire.verbs import BURNED, BURNING
 from operant.errors import UsageError
@@ -47,7 +47,7 @@ class Simulation:
             self.scenario.land,
             self.status(minute),
             intensity=rates.intensity[k],
-            wind=mean_wind(weather.wind_speed[k], weather.wind_direction[k]),
+            wind=weather.mean_wind(k),
             minutes=minute,
             size=size,
         )

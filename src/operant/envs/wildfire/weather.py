@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,13 @@ class Weather:
     def at(self, minute: Array) -> Array:
         """Which of the times holds at ``minute``."""
         return np.maximum(np.searchsorted(self.changes, minute, side="right") - 1, 0)
+
+    def mean_wind(self, which: int) -> tuple[float, float]:
+        """Over the map, from the ``which``-th time on: m/s, and the degrees it comes from."""
+        angle = np.radians(np.asarray(self.wind_direction[which]))
+        speed = np.asarray(self.wind_speed[which])
+        east, north = float(np.mean(speed * np.sin(angle))), float(np.mean(speed * np.cos(angle)))
+        return math.hypot(east, north), math.degrees(math.atan2(east, north)) % 360
 
 
 def spread_rates(land: Land, weather: Weather, *, wind_limit: bool = False) -> SpreadRates:

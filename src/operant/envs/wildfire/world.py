@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,9 @@ class WildfireSettings:
     attributes: tuple[str, ...] = setting(("fire_map_with_agents",), "channels of the observation")
     normalized_attributes: tuple[str, ...] = setting(("fire_map_with_agents",), "those brought to 0…1 by their bounds")
     window: int = setting(0, "cells seen to each side of an agent; 0: the whole map")
+    frame: str = setting(
+        "map", "wind: windows and movements are turned and mirrored so that it blows up: one way to learn, not eight"
+    )
     reward: str = setting("area_saved", "simple, area_saved, area_saved_v2, assets, or package.module:function")
     action_masks: bool = setting(False, "tell which actions change something: no steps off the map, no vain lines")
     max_episode_steps: int | None = setting(None, "agent steps; by default those that fit into simulation.minutes")
@@ -57,7 +60,7 @@ class World:
         land = self._sets[0].scenario(0).land
         self.shape = land.shape
         self._last_cell = np.array(self.shape) - 1
-        self._steps = ceil(settings.simulation.minutes / settings.step_minutes)
+        self._steps = math.ceil(settings.simulation.minutes / settings.step_minutes)
         self.max_episode_steps = settings.max_episode_steps or self._steps * settings.agent_speed
         self._starts = _given_positions(settings, self.shape)
         self._choose_attributes()
@@ -69,6 +72,8 @@ class World:
         self.episode = np.full(count, -1)  # how many each has begun
         self.turn = np.zeros(count, np.int64)
         self.position = np.zeros((count, self.agents, 2), np.int64)
+        self.frame = np.tile(np.eye(2, dtype=np.int64), (count, 1, 1))  # turns what agents see into the map
+        self.delta = np.tile(self.verbs.delta, (count, 1, 1))  # [N, movements, 2] on the map
         self.wait = np.zeros((count, self.agents), np.int64)  # steps until a tool can be used again
         self.laid = np.zeros(count, np.int64)
         self.status: Array = np.zeros(maps, np.uint8)
@@ -141,6 +146,9 @@ class World:
         self.bench_arrival[n] = bench.arrival
         self._bench_burnt[n], self._bench_lost[n] = bench.tables(self.settings.step_minutes, self._steps)
         self._final[n] = self._bench_burnt[n, -1]
+        if self.settings.frame == "wind":
+            self.frame[n] = _wind_frame(scenario)
+            self.delta[n] = self.verbs.delta @ self.frame[n].T
         for channel, attribute in enumerate(self._attributes):
             if attribute.still is not None:
                 self._buffer[n, :, :, channel] = (
@@ -163,7 +171,7 @@ class World:
         """
         movement, interaction = self.verbs.split(actions)
         laid = self._lay(interaction)
-        self.position += self.verbs.delta[movement]
+        self.position += self.delta[np.arange(self.count)[:, None], movement]
         np.minimum(np.maximum(self.position, 0, out=self.position), self._last_cell, out=self.position)
         self.turn += 1
         spread = self.turn % self.settings.agent_speed == 0
@@ -265,20 +273,17 @@ class World:
         if not self.settings.window:
             return self._buffer.copy()
         reach = np.arange(-self.settings.window, self.settings.window + 1)
-        row, column = self.position[..., 0, None] + reach, self.position[..., 1, None] + reach  # [N, agents, 2w + 1]
-        seen = self._buffer[
-            np.arange(self.count)[:, None, None, None],
-            np.clip(row, 0, self.shape[0] - 1)[..., :, None],
-            np.clip(column, 0, self.shape[1] - 1)[..., None, :],
-        ]
-        inside = ((row >= 0) & (row < self.shape[0]))[..., :, None] & ((column >= 0) & (column < self.shape[1]))[
-            ..., None, :
-        ]
-        return np.where(inside[..., None], seen, self.low.astype(np.float32))
+        around = self.frame @ np.stack(np.meshgrid(reach, reach, indexing="ij")).reshape(2, -1)  # [N, 2, cells]
+        place = self.position[..., None] + around[:, None]  # [N, agents, 2, cells]
+        on_map = np.clip(place, 0, self._last_cell[:, None])
+        seen = self._buffer[np.arange(self.count)[:, None, None], on_map[:, :, 0], on_map[:, :, 1]]
+        outside = (place != on_map).any(2)
+        seen[outside] = self.low
+        return np.asarray(seen.reshape(self.count, self.agents, len(reach), len(reach), -1))
 
     def mask(self) -> Array:
         """[N, agents, actions] bool: which actions change something."""
-        after = self.position[:, :, None] + self.verbs.delta  # [N, agents, movements, 2]
+        after = self.position[:, :, None] + self.delta[:, None]  # [N, agents, movements, 2]
         moves = ((after >= 0) & (after < np.array(self.shape))).all(-1)
         n = np.arange(self.count)[:, None]
         row, column = self.position[..., 0], self.position[..., 1]
@@ -333,12 +338,26 @@ def _check(settings: WildfireSettings) -> None:
         raise UsageError(f"step_minutes is {settings.step_minutes}; it must be a time")
     if settings.window < 0:
         raise UsageError(f"window is {settings.window}; it is a number of cells, or 0 for the whole map")
+    if settings.frame == "wind" and not settings.window:
+        raise UsageError(
+            "frame is 'wind', which turns what an agent sees around it; give its window, such as window: 8"
+        )
     for name, known in (
         ("action_space", ("discrete", "multi_discrete")),
+        ("frame", ("map", "wind")),
         ("agent_initialization_method", ("automatic", "manual")),
     ):
         if getattr(settings, name) not in known:
             raise UsageError(f"{name} is {getattr(settings, name)!r}; it is one of {', '.join(known)}")
+
+
+def _wind_frame(scenario: Scenario) -> Array:
+    """[2, 2] of 0, 1 and -1: steps on the map of steps on a map on which the first wind blows up, less to the right."""
+    speed, comes_from = scenario.weather.mean_wind(0)
+    angle = math.radians(comes_from)
+    row, column = round(speed * math.cos(angle), 9), round(-speed * math.sin(angle), 9)  # where it blows to
+    down, right = 1 if row > 0 else -1, 1 if column >= 0 else -1
+    return np.array([[-down, 0], [0, right]] if abs(row) >= abs(column) else [[0, down], [-right, 0]])
 
 
 def _given_positions(settings: WildfireSettings, shape: tuple[int, int]) -> Array | None:

@@ -46,7 +46,7 @@ def end_jobs(folder: Path, timeout: float = 120.0, *, trust: bool = False) -> in
         # One that had ended by itself keeps its result, for whoever resumes the search.
         killed = [token for token, one in found.items() if one.state != "ended"]
         for token in killed:
-            state.ended(open_jobs[token], Status.KILLED, clock.wall(), reason="stopped by its user")
+            state.ended(open_jobs[token], Status.KILLED, clock.wall(), None, [("reason", "stopped by its user")])
         state.end = (Status.KILLED, "stopped by its user")
         state.close()
         state.commit()

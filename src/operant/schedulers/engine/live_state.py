@@ -25,7 +25,7 @@ from operant.tracking.journal import Journal, trial_lines
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_SECONDS = 1.0
-_FINISHED, _STOPPED, _KILLED = Status.FINISHED, Status.STOPPED, Status.KILLED
+_RUNNING, _FINISHED, _STOPPED, _KILLED = Status.RUNNING, Status.FINISHED, Status.STOPPED, Status.KILLED
 _EARLY = frozenset({Status.STOPPED, Status.PAUSED})
 
 
@@ -243,10 +243,7 @@ class LiveState(SearchState):
     def _record(self, kind: str, **fields: Any) -> None:
         # One mapping for both: function trials of threads come here often.
         record = {"type": kind, "epoch": self.journal.epoch, **fields}
-        self._write(encode_json(record), record)
-
-    def _write(self, line: str, record: dict[str, Any]) -> None:
-        self.journal.append_line(line, 1)
+        self.journal.append_line(encode_json(record), 1)
         self.fold(record)
 
     def open(self, **fields: Any) -> None:
@@ -269,9 +266,8 @@ class LiveState(SearchState):
         # By hand, here and in `started`: of what a trial of a thread costs the encoder would be a tenth.
         epoch, seed = self.journal.epoch, "null" if job.seed is None else job.seed
         line = f'{{"type":"submitting","epoch":{epoch},"job":"{job.id}","number":{job.number},"seed":{seed},"attempt":'
-        record = {"type": "submitting", "job": job.id, "number": job.number, "seed": job.seed, "attempt": number}
-        record["token"] = token
-        self._write(f'{line}{number},"token":"{token}"}}', record)
+        self.journal.append_line(f'{line}{number},"token":"{token}"}}', 1)
+        self._begin_attempt(job, number, token)
         self.running[token] = Attempt(job, reader, now)
 
     def started(self, attempt: Attempt, wall: float | None) -> None:
@@ -283,7 +279,8 @@ class LiveState(SearchState):
             return
         wall, epoch = self.clock.wall(), self.journal.epoch
         line = f'{{"type":"started","epoch":{epoch},"job":"{job.id}","attempt":{job.attempt},"wall":{wall!r}}}'
-        self._write(line, {"type": "started", "job": job.id, "wall": wall})
+        self.journal.append_line(line, 1)
+        job.started, job.status = wall, _RUNNING
 
     def placed(self, attempt: Attempt, info: Mapping[str, Any]) -> None:
         """Where its site has put it, or why it waits."""
@@ -306,14 +303,24 @@ class LiveState(SearchState):
         self._record("assessed", job=job.id, iteration=iteration, result=result)
 
     def ended(
-        self, job: JobRecord, status: str, wall: float | None, returned: Mapping[str, Any] | None = None, **found: Any
+        self,
+        job: JobRecord,
+        status: str,
+        wall: float | None,
+        returned: Mapping[str, Any] | None,
+        found: Iterable[tuple[str, Any]],
     ) -> None:
         """An attempt is over; of what was found (reward, reason, error, code, started) that is kept which is known."""
         if returned is not None:
             self.journal.append("returned", number=job.number, **returned)
-        known = {key: value for key, value in found.items() if value is not None}
         wall = self.clock.wall() if wall is None else wall
-        self._record("ended", job=job.id, attempt=job.attempt, status=status, wall=wall, **known)
+        record = {"type": "ended", "epoch": self.journal.epoch, "job": job.id, "attempt": job.attempt}
+        record["status"], record["wall"] = status, wall
+        for key, value in found:
+            if value is not None:
+                record[key] = value
+        self.journal.append_line(encode_json(record), 1)
+        self._fold_ended(record)
 
     def lost(self, job: JobRecord, status: str, **found: Any) -> None:
         """An attempt under an earlier controller is over; nobody knows since when."""

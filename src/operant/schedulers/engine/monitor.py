@@ -113,11 +113,13 @@ class Results:
             status,
             info.get("ended", job.ended),
             info.get("returned"),
-            reward=job.reward if reward is None else reward,
-            reason=reason,
-            error=error or job.error,
-            code=info.get("code"),
-            started=info.get("started", job.started),
+            (
+                ("reward", job.reward if reward is None else reward),
+                ("reason", reason),
+                ("error", error or job.error),
+                ("code", info.get("code")),
+                ("started", info.get("started", job.started)),
+            ),
         )
         if self._shows:
             self.view.changed(self.control, job)

@@ -208,11 +208,14 @@ class SearchState:
 
     def _fold_submitting(self, record: dict[str, Any]) -> None:
         attempt, token = record["attempt"], record["token"]
-        job = self._job_of(record)
+        self._begin_attempt(self._job_of(record), attempt, token)
+
+    def _begin_attempt(self, job: JobRecord, attempt: int, token: str) -> None:
         job.status, job.attempt, job.token = _PENDING, attempt, token
         job.reward = job.ended = job.reason = job.error = job.code = None
         job.started, job.snapshot = None, self.opened.get("code")
-        self.reports.pop(job.id, None)
+        if self.reports:
+            self.reports.pop(job.id, None)
         if self.places:
             self.places.pop(job.id, None)
 
@@ -253,8 +256,9 @@ class SearchState:
         get = record.get
         job.reward, job.ended, job.code = get("reward"), get("wall"), get("code")
         job.reason, job.error = get("reason"), get("error")
-        if get("started") is not None:
-            job.started = record["started"]
+        started = get("started")
+        if started is not None:
+            job.started = started
         self._note_wall(record)
 
     def _fold_observed(self, record: dict[str, Any]) -> None:
