@@ -331,29 +331,21 @@ def _relay(local: socket.socket, tunnel: Tunnel, closed: threading.Event) -> Non
             if data and done_at:
                 done_at = time.monotonic()
         if gives and mine & _SOMETHING:
-            said = _receive(local)
-            if said is None:
+            try:
+                if said := local.recv(_CHUNK):
+                    tunnel.put(said)
+                else:
+                    done_at = time.monotonic()
+            except BlockingIOError:
+                pass
+            except OSError:
                 return
-            if said:
-                tunnel.put(said)
-            elif said == b"":
-                done_at = time.monotonic()
         if tunnel.unsent and not tunnel.send():
             return
         if held and not _send(local, held):
             return
         if done_at and not held and (mine & select.POLLHUP or time.monotonic() - done_at > _HALF_CLOSED_SECONDS):
             return
-
-
-def _receive(local: socket.socket) -> bytes | bool | None:
-    """Bytes of a client; none at its end, False where there are none yet, None where it is gone."""
-    try:
-        return local.recv(_CHUNK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
 
 
 def _send(local: socket.socket, held: bytearray) -> bool:
