@@ -69,6 +69,7 @@ CONTINUOUS = ("DDPG", "DDPGPER", "HDDPG", "SAC", "TD3", "APEX_DDPG", "DDPGAPEX")
 REFUSED = {
     **dict.fromkeys(("ARS", "ES", "BC"), "does not learn from episodes that somebody else plays"),
     **dict.fromkeys(("GAIL", "GAIL_TRPO"), "learns from recorded episodes"),
+    "MADDPG": "is for several agents",
 }
 
 

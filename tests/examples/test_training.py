@@ -27,6 +27,13 @@ def test_a_continuous_policy_acts_without_its_learner(
     assert re.search(r"best mean return -\d+ at step \d+\nfour episodes elsewhere: \[-\d+, -\d+, -\d+, -\d+\]", out)
 
 
+def test_several_agents(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("several_agents.py", capsys)
+    [(alone, together)] = re.findall(r"independent DQN ([\d.]+), MADDPG ([\d.]+)", out)
+    assert float(alone) < 1.4 < 1.6 < float(together)
+    assert out.count("{'keeper': ") == 4  # actions and rewards of two turns
+
+
 @pytest.mark.long
 def test_presets_from_python(capsys: pytest.CaptureFixture[str]) -> None:
     found = re.findall(r"best mean return ([\d.]+)", printed("train_presets.py", capsys))

@@ -73,7 +73,7 @@ def test_it_goes_on_from_a_run_and_checkpoints_are_as_often_as_asked(tmp_path: P
         (["+enviroment.env=x"], "did you mean 'environment'"),
         (["+model.use_attention=true"], "there is no model.use_attention"),
         (["+model.conv_filter=true"], "there is no model.conv_filter"),
-        (["++multi_agent={policies: [a, b]}"], "trains one for all agents"),
+        (["++multi_agent={policies: [a, b]}"], "policy_mapping_fn says which agent has which"),
         (["callbacks=3"], "list of dotted paths"),
         (["environment.is_atari=true"], "no counterpart with algo.library=operant"),
         (["checkpoint.num_to_keep=0"], "1 or more"),
@@ -239,3 +239,18 @@ def test_trust_is_said_in_so_many_words(tmp_path: Path) -> None:
             make_plan(composed("dqn", f"++algo.trust={word}"))
     for words in ((), ("algo.trust=true",)):
         assert flag(make_plan(composed("dqn", *words)), "algo", "trust") == bool(words)
+
+
+def test_several_agents_are_trained_and_looked_at(tmp_path: Path) -> None:
+    """The shipped tree `marl`, which is RLlib's, with our own algorithms."""
+    pytest.importorskip("pettingzoo")
+    small = ("algo.library=operant", "stop_conditions.timesteps_total=80", "training.train_batch_size_per_learner=40")
+    small += ("training.minibatch_size=40", "training.num_epochs=2", "evaluation.evaluation_duration=1")
+    small += ("simulation.simfire.train.area.screen_size=[8,8]", "simulation.simfire.train.simulation.runtime=10m")
+    report = run_tree(composed("marl", *small), root=tmp_path)
+    run = Run.open(report.run_id, tmp_path)
+    assert len(run.scalars("learners/left/policy_loss")["value"]) == report.steps // 40 > 0
+    both = [run.scalars(f"agents/agent_{number}/return")["value"][-1] for number in range(2)]
+    assert sum(both) == pytest.approx(run.scalars("env_runners/episode_return_mean")["value"][-1])
+    look = ("cli.mode=view", f"algo.checkpoint_path={report.run_id}", f"runtime.local_dir={tmp_path}")
+    assert run_tree(composed("marl", *small, *look), root=tmp_path).frames > 4

@@ -112,6 +112,17 @@ def test_a_seed_may_be_a_generator() -> None:
     assert first(random.Random(1)) == first(random.Random(1)) != first(random.Random(2))
     assert first(np.random.default_rng(1)) == first(np.random.default_rng(1))
     assert first(7) == first(np.int64(7)) and first(None) != first(None)
+
+
+def test_a_seed_may_stand_where_other_tools_have_it() -> None:
+    def first(search: Any) -> Any:
+        search.max_steps(2).max_workers(1).spaces({"x": uniform(0, 1)}).minimize(R).ephemeral().run()
+        return [one.flat for one in search.history]
+
+    made = hpo(lambda config: config["x"])
+    assert first(made.tpe(silent=True, seed=7)) == first(made.tpe(silent=True).seed(7))
+    with pytest.raises(UsageError, match="maximize or minimize says it"):
+        made.random(optimize_mode="minimize")
     with pytest.raises(UsageError):
         quick().seed(-1)
 

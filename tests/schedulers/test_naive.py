@@ -17,6 +17,7 @@ from operant.schedulers.engine.control import NoView
 from operant.schedulers.engine.state import read_state
 from operant.schedulers.views.display import LineView, TableView
 from operant.schedulers.views.overview import describe
+from operant.sites import FunctionSite
 from operant.tracking.reading.compares import list_compares
 from operant.tracking.reading.index import Index
 
@@ -148,6 +149,20 @@ json.dump({"acc": seed + 10 * len(gpus)}, open("result.json", "w"))
 """
     config = make(tmp_path / "source", program, [1], scheduler={"gpus": ["3", "5"], "gpus_per_job": 2}, seeds=[4, 6])
     assert run(tmp_path, config).reward == 25.0
+
+
+def test_a_search_whose_site_never_started_begins_anew_under_its_name(tmp_path: Path) -> None:
+    class Refuses(FunctionSite):
+        def start(self, emit: Any) -> None:
+            raise ConfigError("such jobs are refused")
+
+    config = make(tmp_path / "source", "", [1, 2])
+    with pytest.raises(ConfigError, match="are refused"):
+        run(tmp_path, config, site=Refuses(lambda config: 1.0))
+    found = run(tmp_path, make(tmp_path / "source", "", [1, 2, 3]), function=lambda config: {"acc": config["x"]})
+    assert found.reward == 3
+    with pytest.raises(UsageError, match="there is a search 's' already"):
+        run(tmp_path, config)
 
 
 def test_compare_groups(tmp_path: Path) -> None:

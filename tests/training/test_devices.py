@@ -56,6 +56,15 @@ CONFIGS: dict[str, Any] = {
         "algorithm": {"name": "dqn", "target_every": 100},
         "model": {"recurrent": "gru", "recurrent_size": 8, "sequence": 6},
     },
+    "sac with memory": {
+        "env": {"id": "Pendulum-v1"},
+        "algorithm": {"name": "sac", "train_every": 100, "batch": 8},
+        "model": {"hidden": [8], "recurrent": "gru", "recurrent_size": 8, "sequence": 6},
+    },
+    "maddpg": {
+        "env": {"id": "operant.envs.toys:AgentsIdentity", "num_envs": 2, "arguments": {"going": True}},
+        "algorithm": {"name": "maddpg", "train_every": 100, "batch": 16, "learning_starts": 40, "sub_policies": 2},
+    },
     "dropout": {
         "env": {"id": "CartPole-v1"},
         "algorithm": {"name": "dqn", "target_every": 100},

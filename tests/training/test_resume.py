@@ -160,9 +160,13 @@ def test_noise_by_state_is_resumed_too(root, algorithm):
     test_resumed_equals_uninterrupted(root, algorithm, PENDULUM, state_noise=True)
 
 
-@pytest.mark.parametrize("algorithm", [PPO, A2C, DQN], ids=["ppo", "a2c", "dqn"])
-def test_what_a_policy_remembers_is_resumed_too(root, algorithm):
-    test_resumed_equals_uninterrupted(root, algorithm, CARTPOLE, recurrent="lstm", recurrent_size=8, sequence=6)
+@pytest.mark.parametrize(
+    ("algorithm", "env"),
+    [(PPO, CARTPOLE), (A2C, CARTPOLE), (DQN, CARTPOLE), (SAC, PENDULUM)],
+    ids=["ppo", "a2c", "dqn", "sac"],
+)
+def test_what_a_policy_remembers_is_resumed_too(root, algorithm, env):
+    test_resumed_equals_uninterrupted(root, algorithm, env, recurrent="lstm", recurrent_size=8, sequence=6)
 
 
 class Unsavable:

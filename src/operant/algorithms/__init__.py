@@ -62,6 +62,7 @@ for _name, _class in {
     "gail": "imitation:GAIL",
     "gail_trpo": "imitation:TrustRegionGAIL",
     "impala": "impala:IMPALA",
+    "maddpg": "maddpg:MADDPG",
     "ppo": "ppo:PPO",
     "qrdqn": "distributional:QRDQN",
     "rainbow": "distributional:Rainbow",

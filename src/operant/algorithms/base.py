@@ -11,7 +11,7 @@ from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec, Policy
 from operant.errors import UsageError
 from operant.models.observations import ObservationAdapter
 from operant.models.settings import ModelSettings
-from operant.models.spaces import action_spec
+from operant.models.spaces import ActionSpec, action_spec
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -40,14 +40,20 @@ class BasePolicy:
         self.model = self.default_model if model is None else model
         if self.model.recurrent and not self.may_remember:
             raise UsageError(f"{type(self).__name__} has no form with memory: leave model.recurrent empty")
-        self.adapter = ObservationAdapter(observation_space, as_row=not self.model.has_own_modules)
-        self.actions = action_spec(action_space)
+        self.adapter = self._adapter_of(observation_space)
+        self.actions = self._actions_of(action_space)
         self.data = self.data_spec(self.settings)
         self.seed = seed
         self.network: Any = None
         self.device = "cpu"
         self.progress = 0.0
         self._modes: Any = None
+
+    def _adapter_of(self, space: Space[Any]) -> ObservationAdapter:
+        return ObservationAdapter(space, as_row=not self.model.has_own_modules)
+
+    def _actions_of(self, space: Space[Any]) -> ActionSpec:
+        return action_spec(space)
 
     @staticmethod
     def data_spec(settings: Any) -> DataSpec:
@@ -144,6 +150,8 @@ class BaseAlgorithm(BasePolicy):
     """What `make_policy` makes; None: the whole algorithm, which then only acts."""
     model_roles: ClassVar[tuple[tuple[str, str], ...]] = ()
     takes_criterion: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
+    """Whether it learns all agents of an environment together; its spaces are dicts of theirs."""
     takes_scaled: ClassVar[bool] = True
     """Whether observations may come scaled by what is seen in training; recorded ones are not."""
 
@@ -190,7 +198,9 @@ class BaseAlgorithm(BasePolicy):
 
 def count_rows(obs: Any) -> int:
     """How many environments adapted observations are of."""
-    return len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
+    while isinstance(obs, dict):
+        obs = next(iter(obs.values()))
+    return len(obs)
 
 
 def refuse_epsilon(epsilon: float | None) -> None:

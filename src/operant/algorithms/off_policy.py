@@ -17,7 +17,7 @@ from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.off_policy_settings import OffPolicySettings
 from operant.errors import UsageError
-from operant.models.builders import Critics, PolicyNetwork, build_critics
+from operant.models.builders import Critics, build_critics, build_memory, build_recurrent_critics
 from operant.models.flat import FlatAdam, FlatParameters, FlatRMSprop, make_optimizer
 from operant.models.fused import FusedCritics, FusedMLP, is_fusable
 from operant.models.observations import to_array, to_tensors
@@ -94,17 +94,19 @@ class ContinuousPolicy(BasePolicy):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self._build()
+        self._remembers = self._remember()
         # Both sides take the same path, so that they live on the same device.
         own = self.model.critic is not None or self.model.layer_norm or self.model.state_noise
-        plain = self.adapter.is_flat and not own
+        plain = self.adapter.is_flat and not own and not self._remembers
         self._fused = self.model.fused and plain and is_fusable(self.network.actor)
         self._device = self._place(self.network, fused=self._fused)
-        self._flat = FlatParameters(self.network)
+        # The memory of the critics acts too, but learns with them.
+        self._flat = FlatParameters(self.network.policy if self._remembers else self.network)
         self._fused = self._fused and self._flat.on_cpu
         self._actor: FusedMLP | None = FusedMLP(self.network.actor, self._flat) if self._fused else None
         self._steps = 0
 
-    def _build(self) -> PolicyNetwork:
+    def _build(self) -> Any:
         raise NotImplementedError
 
     @staticmethod
@@ -148,12 +150,33 @@ class ContinuousPolicy(BasePolicy):
                     action = np.where(rng.random((rows, 1)) < epsilon, by_chance, action)
             return self.to_env(action), action, _NOTHING
 
-        return act
+        def act_with_memory(obs: Any, mask: Array | None, state: Any) -> tuple[Array, Array, dict[str, Any]]:
+            if mask is not None:
+                raise UsageError("continuous actions cannot be masked")
+            state = self.initial_state(rows) if state is None else state
+            with torch.no_grad(), self._modes.acting():
+                output, after = self.network.step(to_tensors(obs, self._device), to_tensors(state, self._device))
+            if rng is None:
+                action = self._best(to_array(output))
+            else:
+                action = self._sampled(to_array(output), rng)
+                starting = epsilon is None and self._steps < self.settings.learning_starts
+                share = 1.0 if starting else epsilon or 0.0
+                if share:
+                    by_chance = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
+                    action = np.where(rng.random((rows, 1)) < share, by_chance, action)
+            return self.to_env(action), action, {"state": to_array(after)}
+
+        return act_with_memory if self._remembers else act
 
     def _best(self, output: Array) -> Array:
         raise NotImplementedError
 
     def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
+        raise NotImplementedError
+
+    def _sampled(self, output: Array, rng: np.random.Generator) -> Array:
+        """Explored actions from what the network gave."""
         raise NotImplementedError
 
     def _output(self, obs: Any) -> Array:
@@ -191,8 +214,7 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         count = self.settings.critics
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed + 1_000_003)  # numbers that the policy did not get
-            self._critics = build_critics(self.adapter, self._size, self.model, count)
-            self._target_critics = build_critics(self.adapter, self._size, self.model, count)
+            self._critics, self._target_critics = (self._build_critics(count, target) for target in (False, True))
             self._target_network = self._build() if self._has_target_actor else None
         others = [self._critics, self._target_critics, *([self._target_network] if self._target_network else [])]
         self._place(self.network, *others, fused=self._fused)
@@ -218,6 +240,12 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         self._actor_metrics: Metrics = {}
 
     _has_target_actor: ClassVar[bool] = False
+
+    def _build_critics(self, count: int, target: bool) -> Any:
+        if not self._remembers:
+            return build_critics(self.adapter, self._size, self.model, count)
+        memory = build_memory(self.adapter, self.model) if target else self.network.critic_memory
+        return build_recurrent_critics(memory, self._size, self.model, count)
 
     @property
     def beta(self) -> float:

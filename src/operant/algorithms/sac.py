@@ -10,13 +10,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from operant.algorithms._sac_sequences import SequenceLearning
 from operant.algorithms.contracts import Actor, Array, Metrics
 from operant.algorithms.dialects import same
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
 from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
 from operant.errors import UsageError
-from operant.models.builders import PolicyNetwork, StateNoiseNetwork, build_policy
+from operant.models.builders import PolicyNetwork, StateNoiseNetwork, build_policy, build_recurrent_policy
 from operant.models.observations import to_array, to_tensors
+from operant.models.recurrent import RecurrentPolicyNetwork, remembers
 from operant.settings import setting
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -126,15 +128,25 @@ class SquashedGaussianPolicy(ContinuousPolicy):
 
     Settings = SACSettings
     settings: SACSettings
+    may_remember = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._matrix: Array | None = None  # E of each environment [N, F, A], and how many steps it was used
         self._matrix_steps = 0
 
-    def _build(self) -> PolicyNetwork:
+    def _build(self) -> PolicyNetwork | RecurrentPolicyNetwork:
+        if self.model.recurrent and self.model.state_noise:
+            raise UsageError("model.state_noise is not for SAC with memory: leave one of the two")
+        if self.model.recurrent:
+            return build_recurrent_policy(self.adapter, self.outputs, self.model)
         if not self.model.state_noise:
-            return build_policy(self.adapter, self.outputs, self.model)
+            network = build_policy(self.adapter, self.outputs, self.model)
+            if remembers(network.actor):
+                raise UsageError(
+                    "SAC has memory by model.recurrent; a module of one's own with initial_state has none here"
+                )
+            return network
         return StateNoiseNetwork(
             build_policy(self.adapter, self._size, self.model), self._size, float(self.model.log_std)
         )
@@ -153,9 +165,12 @@ class SquashedGaussianPolicy(ContinuousPolicy):
 
     def _explore(self, obs: Any, rng: np.random.Generator) -> Array:
         output = self._output(obs)
-        mean = output[:, : self._size]
         if self.model.state_noise:
-            return np.asarray(np.tanh(mean + self._state_noise(obs, rng)))
+            return np.asarray(np.tanh(output[:, : self._size] + self._state_noise(obs, rng)))
+        return self._sampled(output, rng)
+
+    def _sampled(self, output: Array, rng: np.random.Generator) -> Array:
+        mean = output[:, : self._size]
         log_std = np.clip(output[:, self._size :], *_LOG_STD)
         return np.asarray(np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)))
 
@@ -172,7 +187,7 @@ class SquashedGaussianPolicy(ContinuousPolicy):
         return np.asarray(np.einsum("nf,nfa->na", features, weights))
 
 
-class SAC(SquashedGaussianPolicy, OffPolicy):
+class SAC(SequenceLearning, SquashedGaussianPolicy, OffPolicy):
     """Learns a random policy whose actions have much value and entropy, with a temperature that weighs the two."""
 
     policy_class = SquashedGaussianPolicy
@@ -193,6 +208,9 @@ class SAC(SquashedGaussianPolicy, OffPolicy):
     @property
     def _temperature(self) -> float:
         return math.exp(self._log_temperature.value)
+
+    def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
+        return self._learn_from_sequences(batch) if self._remembers else super().learn(batch)
 
     def _draw(self, rows: int) -> Array:
         return self._rng.standard_normal((rows, self._size), dtype=np.float32)

@@ -77,7 +77,7 @@ class Frame:
         self.schedule = equip(self.algorithm, self.parts)
         probe(self.algorithm, observation_space)
         spec = self.algorithm.data
-        if spec.unit == "candidate" or spec.source == "dataset":
+        if spec.unit == "candidate" or spec.source == "dataset" or getattr(self.algorithm, "joint", False):
             raise UsageError(
                 f"{self.plan.launch.frame} does not learn from episodes that somebody else plays; it trains in "
                 "environments (openai_gym) and by `operant train`"

@@ -23,8 +23,9 @@ import numpy as np
 
 from operant.envs._masks import mask_size
 from operant.envs._observations import empty
+from operant.envs.parallel import ParallelVectorEnv
 from operant.envs.vector import Array, Tree, VectorEnv
-from operant.errors import OperantError
+from operant.errors import OperantError, UsageError
 
 importing_main = False
 """Whether this process is importing the trainer's script; starting workers then would never end."""
@@ -145,6 +146,8 @@ class _Worker:
     """One worker's environments, and what may be asked of them."""
 
     def __init__(self, env: VectorEnv, memory: int, first: int, num_envs: int) -> None:
+        if isinstance(env, ParallelVectorEnv):
+            raise UsageError(f"{env.name} has several agents, which are stepped in one process: env.workers is 0")
         self.env, self.first = env, first
         self.part = slice(first, first + env.num_envs)
         self.about = {

@@ -150,7 +150,7 @@ class MemoryIdentity(NumpyVectorEnv):
         super().__init__(num_envs, seed=seed)
         self.length = length
         self.single_observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.single_action_space = spaces.Discrete(2)
+        self.single_action_space: Any = spaces.Discrete(2)
         self.target = np.zeros(num_envs, np.int64)
 
     def draw(self, generator: np.random.Generator, count: int) -> Array:
@@ -169,3 +169,16 @@ class MemoryIdentity(NumpyVectorEnv):
         obs[:, 0] = np.where(lengths == 0, self.target * 2 - 1, 0)
         obs[:, 1] = lengths >= self.length - 1  # now answer
         return obs
+
+
+class ContinuousMemoryIdentity(MemoryIdentity):
+    """The same with an answer between −1 and 1: the reward of the last step is 1 less half the distance to it."""
+
+    def __init__(self, num_envs: int = 1, *, length: int = 4, seed: int | None = None) -> None:
+        super().__init__(num_envs, length=length, seed=seed)
+        self.single_action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def advance(self, actions: Array) -> tuple[Array, Array]:
+        terminated = self._statistics.lengths + 1 >= self.length
+        distance = np.abs(actions[:, 0] - (self.target * 2 - 1))
+        return np.where(terminated, 1.0 - distance / 2, 0.0), terminated

@@ -17,8 +17,9 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from operant.envs.classics import CLASSICS
 from operant.envs.gymnasium_vector import adapt
 from operant.envs.in_process import InProcessVectorEnv
+from operant.envs.parallel import ParallelVectorEnv, is_parallel
 from operant.envs.vector import VectorEnv
-from operant.errors import UsageError, nearest
+from operant.errors import MissingExtraError, UsageError, nearest
 from operant.importing import modules_from_here
 
 ENTRY_POINTS = "operant.envs"
@@ -41,6 +42,9 @@ def make_env(
     ``target`` is a Gymnasium id (``CartPole-v1``), an importable name (``package.module:callable``), the name of an
     entry point of the group ``operant.envs``, or a callable that makes a Gymnasium environment; a vector environment,
     ours or Gymnasium's, made or made by such a callable, is taken too. ``kwargs`` go to the environment.
+
+    A module with ``parallel_env`` (``mpe2.simple_spread_v3``), or a callable that makes a parallel environment of
+    PettingZoo, has several agents: see `operant.envs.parallel.ParallelVectorEnv`.
 
     The classic control tasks run vectorised in numpy unless ``vectorized`` is false or ``wrappers`` (callables, or
     their importable names) are to be put around each environment. Others are stepped one after the other in this
@@ -72,13 +76,20 @@ def make_env(
     first = _call(make_one, name, kwargs)
     if isinstance(first, VectorEnv | GymnasiumVectorEnv):
         return _as_ours(first, num_envs, seed, wrappers)
+    if is_parallel(first):
+        agents = [first, *(_call(make_one, name, kwargs) for _ in range(num_envs - 1))]
+        return ParallelVectorEnv(_wrapped(agents, wrappers), name=name, seed=seed)
     if not isinstance(first, gymnasium.Env):
         raise UsageError(f"{name} made a {type(first).__name__}, which is no Gymnasium environment{_why_not(first)}")
     envs = [first, *(_call(make_one, name, kwargs) for _ in range(num_envs - 1))]
+    return InProcessVectorEnv(_wrapped(envs, wrappers), name=name, seed=seed)
+
+
+def _wrapped(envs: list[Any], wrappers: Sequence[Any]) -> list[Any]:
     for wrapper in wrappers:
         wrap = _import(wrapper) if isinstance(wrapper, str) else wrapper
         envs = [wrap(env) for env in envs]
-    return InProcessVectorEnv(envs, name=name, seed=seed)
+    return envs
 
 
 def _classic(name: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any]) -> VectorEnv | None:
@@ -116,8 +127,13 @@ def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
         return plugins[target].load(), target
     if ":" in target:
         return _import(target), target
+    if _is_module(target):
+        return _import(f"{target}:parallel_env"), target
     if "." in target and _is_module(target.rpartition(".")[0]):
         return _import(":".join(target.rpartition(".")[::2])), target
+    package = target.partition(".")[0]
+    if package in ("mpe2", "pettingzoo") and not _is_module(package):
+        raise MissingExtraError(f"{target} (several agents)", "agents")
     known = [*gymnasium.registry, *plugins]
     raise UsageError(
         f"there is no environment {target!r}{nearest(target, known)}; "
@@ -170,6 +186,8 @@ def _is_module(name: str) -> bool:
 
 
 def _why_not(made: Any) -> str:
+    if hasattr(made, "agent_iter"):
+        return ": its agents act in turn (AEC); give its parallel form, as pettingzoo.utils.aec_to_parallel makes it"
     if not (hasattr(made, "reset") and hasattr(made, "step")):
         return ""
     return ": derive it from gymnasium.Env (the package shimmy brings over environments of the old Gym)"

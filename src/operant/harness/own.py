@@ -88,7 +88,8 @@ class IteratedTraining(Training):
         if self._evaluated is not None:
             result |= _spread("evaluation/env_runners/episode_return", self._evaluated.returns)
             result |= _spread("evaluation/env_runners/episode_len", self._evaluated.lengths)
-        result |= {f"learners/default_policy/{name}": value for name, value in self.metrics.items()}
+        for name, value in self.metrics.items():  # those of several policies begin with its name
+            result[f"learners/{name}" if "/" in name else f"learners/default_policy/{name}"] = value
         return result | machine_load() if self.log_load else result
 
     def _save(self) -> None:

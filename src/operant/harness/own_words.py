@@ -159,9 +159,10 @@ _WITHOUT: dict[str, dict[str, tuple[Any, ...]]] = {
         "sample_timeout_s": (_ANY,),
         "compress_observations": (False,),
         "validate_env_runners_after_construction": (_ANY,),
+        "env_to_module_connector": (_ANY,),  # networks get rows of numbers here without one
     },
     "model": {"vf_share_layers": (False,)},
-    "multi_agent": {"count_steps_by": ("env_steps",), "policy_mapping_fn": (_ANY,)},
+    "multi_agent": {"count_steps_by": ("env_steps",)},
     "learners": {"num_learners": (0, 1), "num_cpus_per_learner": (_ANY,)},
     "fault_tolerance": {
         "restart_failed_env_runners": (False,),
@@ -175,7 +176,7 @@ _READ = {
     "evaluation": ("evaluation_interval", "evaluation_duration", "evaluation_duration_unit", "evaluation_config"),
     "learners": ("num_gpus_per_learner",),
     "model": ("use_lstm",),
-    "multi_agent": ("policies",),
+    "multi_agent": ("policies", "policy_mapping_fn"),
     "reporting": ("min_sample_timesteps_per_iteration", "metrics_num_episodes_for_smoothing"),
 }
 
@@ -202,12 +203,7 @@ def own_settings(plan: Plan) -> tuple[Values, Values]:
             _translated(plan, group, {})
     if given(plan, "model").get("use_lstm"):
         settings["model.recurrent"] = "lstm"
-    policies = given(plan, "multi_agent").get("policies") or []
-    if len(policies) > 1:
-        raise UsageError(
-            f"multi_agent.policies names {len(policies)} policies; algo.library=operant trains one for all agents "
-            "(algo.library=rllib trains several)"
-        )
+    settings |= _policies(plan)
     rollouts = given(plan, "rollouts")
     workers, rows = int(rollouts.get("num_env_runners", 0)), int(rollouts.get("num_envs_per_env_runner", 1))
     settings |= {"env.workers": workers, "env.num_envs": max(1, workers) * rows}
@@ -216,6 +212,21 @@ def own_settings(plan: Plan) -> tuple[Values, Values]:
     if window is not None:
         settings["log.window"] = window
     return settings, _algorithm_settings(plan, settings["env.num_envs"])
+
+
+def _policies(plan: Plan) -> Values:
+    """Which agent has which policy. One policy is what agents of a kind share anyway."""
+    told = given(plan, "multi_agent")
+    policies = [str(name) for name in told.get("policies") or []]
+    if len(policies) < 2:
+        return {}
+    mapping = told.get("policy_mapping_fn")
+    if mapping is None:
+        raise UsageError(
+            f"multi_agent.policies names {len(policies)} policies: multi_agent.policy_mapping_fn says which agent "
+            "has which"
+        )
+    return {"policies": policies, "policy_mapping": mapping}
 
 
 def _translated(plan: Plan, group: str, table: Mapping[str, str]) -> Values:

@@ -52,6 +52,12 @@ class Search:
         }
         self._history: History | None = None
         self._ran_as: str | None = None
+        own = self._given["options"]
+        if "seed" in own:  # where other tools have it
+            self.seed(own.pop("seed"))
+        for key, method in (("reward_attribute", "maximize"), ("optimize_mode", "maximize or minimize")):
+            if key in own:
+                raise UsageError(f"{key} is no option of a searcher here: {method} says it")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -19,7 +19,11 @@ from operant.models.recurrent import (
     OwnRecurrentActorCritic,
     OwnRecurrentQNetwork,
     RecurrentActorCritic,
+    RecurrentCritics,
+    RecurrentPolicyNetwork,
     RecurrentQNetwork,
+    Remembering,
+    RememberingPolicy,
     remembers,
 )
 from operant.models.settings import ModelSettings
@@ -331,6 +335,36 @@ def build_policy(
     if last is not None:
         actor.append(last)
     return PolicyNetwork(actor, encoder)
+
+
+def build_recurrent_policy(
+    adapter: ObservationAdapter, outputs: int, settings: ModelSettings
+) -> RecurrentPolicyNetwork:
+    """A policy with memory for critics of continuous actions, and the memory of these."""
+    memory = build_memory(adapter, settings)
+    actor = build_mlp(settings.recurrent_size, settings.hidden, outputs, settings.activation)
+    if settings.orthogonal:
+        _orthogonal(actor, 0.01)
+    return RecurrentPolicyNetwork(RememberingPolicy(memory, actor), build_memory(adapter, settings))
+
+
+def build_memory(adapter: ObservationAdapter, settings: ModelSettings) -> Remembering:
+    """A memory of observations."""
+    encoder = None if adapter.is_flat else Encoder(adapter)
+    size = adapter.size if encoder is None else encoder.features
+    return Remembering(Memory(settings.recurrent, size, settings.recurrent_size), encoder)
+
+
+def build_recurrent_critics(memory: Remembering, actions: int, settings: ModelSettings, count: int) -> RecurrentCritics:
+    """Critics of continuous actions that share a memory, and nothing behind it."""
+    critics = []
+    for _ in range(count):
+        size = settings.recurrent_size + actions
+        q = build_mlp(size, settings.hidden, 1, settings.activation, settings.layer_norm)
+        if settings.orthogonal:
+            _orthogonal(q, 1.0)
+        critics.append(Critic(q))
+    return RecurrentCritics(memory, Critics(critics))
 
 
 def build_critics(adapter: ObservationAdapter, actions: int, settings: ModelSettings, count: int) -> Critics:

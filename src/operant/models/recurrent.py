@@ -183,6 +183,77 @@ class OwnRecurrentQNetwork(nn.Module):
         return torch.cat(values)
 
 
+class Remembering(nn.Module):
+    """A memory behind an encoder, if there is one."""
+
+    def __init__(self, memory: Memory, encoder: nn.Module | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.memory = memory
+
+    def step(self, obs: Any, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What comes out of one step [N, …], and the state after it."""
+        return self.memory.step(obs if self.encoder is None else self.encoder(obs), state)
+
+    def unroll(self, obs: Any, state: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        """What comes out of sequences that lie step by step in rows [L·S, …]; `shape`: L and S."""
+        features: torch.Tensor = obs if self.encoder is None else self.encoder(obs)
+        return self.memory(features.reshape(*shape, -1), state).flatten(0, 1)  # type: ignore[no-any-return]
+
+
+class RememberingPolicy(nn.Module):
+    """A policy behind a memory of its own."""
+
+    def __init__(self, memory: Remembering, actor: nn.Sequential) -> None:
+        super().__init__()
+        self.memory = memory
+        self.actor = actor
+
+
+class RecurrentPolicyNetwork(nn.Module):
+    """A policy with memory; and the memory of its critics, whose state is kept while it acts.
+
+    Both states lie side by side in one row, that of the policy first.
+    """
+
+    def __init__(self, policy: RememberingPolicy, critic_memory: Remembering) -> None:
+        super().__init__()
+        self.policy = policy
+        self.critic_memory = critic_memory
+        self.own_state = policy.memory.memory.state_size
+
+    @property
+    def actor(self) -> nn.Module:
+        return self.policy.actor
+
+    def initial_state(self, rows: int) -> npt.NDArray[np.float32]:
+        return np.zeros((rows, self.own_state + self.critic_memory.memory.state_size), np.float32)
+
+    def step(self, obs: Any, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the policy is made of in one step [N, …], and the state after it."""
+        out, after = self.policy.memory.step(obs, state[:, : self.own_state])
+        _, critic_after = self.critic_memory.step(obs, state[:, self.own_state :])
+        return self.policy.actor(out), torch.cat([after, critic_after], dim=1)
+
+    def unroll(self, obs: Any, state: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        """The same of sequences that lie step by step in rows [L·S, …]; `shape`: L and S."""
+        out = self.policy.memory.unroll(obs, state[:, : self.own_state], shape)
+        return self.policy.actor(out)  # type: ignore[no-any-return]
+
+
+class RecurrentCritics(nn.Module):
+    """Critics of actions behind one memory."""
+
+    def __init__(self, memory: Remembering, critics: nn.Module) -> None:
+        super().__init__()
+        self.memory = memory
+        self.heads = critics
+
+    def forward(self, features: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """Q [C, B] from what came out of the memory."""
+        return self.heads(features, action)  # type: ignore[no-any-return]
+
+
 def remembers(module: nn.Module) -> bool:
     """Whether a module of the user's own has a state."""
     return hasattr(module, "initial_state")

@@ -14,10 +14,12 @@ from typing import Any
 from operant.errors import UsageError
 from operant.schedulers.engine.control import NoView, View
 from operant.schedulers.engine.scheduler import Outcome, Scheduler
+from operant.schedulers.engine.state import read_state
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.places import moved
 from operant.schedulers.planning.plan import load_plan, make_plan
 from operant.schedulers.views.display import LogView
+from operant.schedulers.views.metrics import told_to_prometheus
 from operant.sites import SITES, FunctionSite, Site
 from operant.sites.base import Clock
 from operant.sites.code import take_snapshot
@@ -87,7 +89,7 @@ class NaiveScheduler(BaseScheduler):
     def run(self) -> Outcome:
         """Run the search to its end. SIGINT and SIGTERM end it early; its jobs then count as ERROR."""
         self._refuse_second_controller()
-        if (self.workdir / JOURNAL_NAME).exists() and not self.resume:
+        if (self.workdir / JOURNAL_NAME).exists() and not self.resume and self._has_begun():
             raise UsageError(
                 f"there is a search {self.workdir.name!r} already: --resume goes on with it, "
                 f"`search-ctl rm --task {shlex.quote(self.workdir.name)}` removes it"
@@ -113,7 +115,7 @@ class NaiveScheduler(BaseScheduler):
             force=self.force,
             origin=self.origin,
         )
-        with _signals_interrupt(self.scheduler):
+        with _signals_interrupt(self.scheduler), told_to_prometheus(self.workdir):
             return self.scheduler.run()
 
     def _refuse_second_controller(self) -> None:
@@ -122,6 +124,11 @@ class NaiveScheduler(BaseScheduler):
 
         if controller_is_alive(self.workdir):
             raise LeaseHeldError(self.workdir, read_lease(self.workdir))
+
+    def _has_begun(self) -> bool:
+        """Whether anything was proposed; a search whose site never started may begin anew under its name."""
+        state, _ = read_state(self.workdir)
+        return bool(state.proposals or state.damage.total)
 
     def _workspace(self) -> Workspace:
         snapshot = take_snapshot(self.source, self.workdir / "code", self.symlink_paths)

@@ -41,7 +41,7 @@ _REASONS = {
 }  # fmt: skip
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 # What it says of settings that it would never take. Nodes that are down are no such thing: jobs wait for them.
-_INVALID = re.compile(r"invalid|unrecogni[sz]ed|ambiguous|requires an argument|unexpected", re.IGNORECASE)
+_INVALID = re.compile(r"invalid|fatal|unrecogni[sz]ed|ambiguous|requires an argument|unexpected", re.IGNORECASE)
 # Options of srun that stand alone; every other one without `=` has its value in the next word.
 SRUN_FLAGS = frozenset((
     "-l", "-u", "-v", "-vv", "-Q", "-K", "-O", "-o0", "-s", "-b", "-H", "-E", "-Z", "--label", "--unbuffered",

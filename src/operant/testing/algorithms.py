@@ -16,6 +16,7 @@ import numpy as np
 
 from operant.algorithms import Algorithm, DataSpec, Policy, find_algorithm
 from operant.envs import make_env
+from operant.envs.parallel import ParallelVectorEnv
 from operant.envs.vector import VectorEnv
 from operant.models.settings import ModelSettings
 from operant.settings import describe, fill
@@ -111,10 +112,11 @@ class AlgorithmContract:
             for step in range(30):
                 mask = allowed_actions(env, algorithm, obs)
                 out = algorithm.act(obs, mask=mask, explore=step % 3 > 0, rng=rng)
-                assert len(out.action) == 4
-                for row, action in enumerate(out.action):
-                    assert env.single_action_space.contains(_as_space_has_it(env, action)), (name, action)
-                    assert mask is None or mask[row, action], f"{name}: action {action} is masked out"
+                for space, actions in _by_agent(env, out.action):
+                    assert len(actions) == 4
+                    for row, action in enumerate(actions):
+                        assert space.contains(_as_space_has_it(space, action)), (name, action)
+                        assert mask is None or mask[row, action], f"{name}: action {action} is masked out"
                 obs = env.step(out.action).obs
 
     def test_without_exploration_the_same_observation_gives_the_same_action(self) -> None:
@@ -126,7 +128,7 @@ class AlgorithmContract:
             answers = [
                 algorithm.act(obs, mask=mask, explore=False, rng=np.random.default_rng(seed)).action for seed in (0, 1)
             ]
-            np.testing.assert_array_equal(answers[0], answers[1])
+            np.testing.assert_equal(answers[0], answers[1])
 
     def test_an_actor_for_several_steps_acts_as_long_as_it_was_made_for(self) -> None:
         env = make_env(self.envs[0], 2, seed=0)
@@ -136,7 +138,9 @@ class AlgorithmContract:
             act = algorithm.actor(rng, 5, 2)
             for _ in range(5):
                 for_env, stored, extras = act(obs, None, None)
-                assert len(for_env) == len(stored) == 2 and isinstance(extras, dict)
+                assert isinstance(extras, dict)
+                for _, actions in [*_by_agent(env, for_env), *_by_agent(env, stored)]:
+                    assert len(actions) == 2
 
     def test_learning_changes_the_weights_and_says_finite_numbers(self) -> None:
         source = self.source()
@@ -207,7 +211,7 @@ class AlgorithmContract:
         other.algorithm.load_weights(one.algorithm.weights())
         obs = make_env(self.envs[0], 5, seed=3).reset(3)
         answers = [_greedy(source.algorithm, obs) for source in (one, other)]
-        np.testing.assert_array_equal(answers[0], answers[1])
+        np.testing.assert_equal(answers[0], answers[1])
         given = one.algorithm.weights()
         next(iter(given.values()))[...] += 1.0  # what was given away is the taker's
         assert not _same(given, one.algorithm.weights())
@@ -225,14 +229,14 @@ class AlgorithmContract:
         steps = []
         for one in (policy, whole):
             one.load_weights(algorithm.weights())
-            np.testing.assert_array_equal(_greedy(one, obs), _greedy(algorithm, obs))
+            np.testing.assert_equal(_greedy(one, obs), _greedy(algorithm, obs))
             one.set_progress(500, 1000)
             collector = Collector(env, one, rng=np.random.default_rng(6))
             collector.reset(5)
             steps.append(collector.trajectory(12))
         for mine, its in zip(*steps, strict=True):
             assert mine.keys() == its.keys()
-            np.testing.assert_array_equal(mine["action"], its["action"])
+            np.testing.assert_equal(mine["action"], its["action"])
 
     def test_schedules_go_by_progress(self) -> None:
         source = self.source()
@@ -255,6 +259,13 @@ def _greedy(policy: Policy, obs: Any) -> Any:
     return policy.act(obs, explore=False, rng=np.random.default_rng(0)).action
 
 
-def _as_space_has_it(env: VectorEnv, action: Any) -> Any:
-    dtype = env.single_action_space.dtype
+def _by_agent(env: VectorEnv, action: Any) -> list[tuple[Any, Any]]:
+    """Action spaces with actions of them: one, or that of each agent."""
+    if isinstance(env, ParallelVectorEnv):
+        return [(env.action_spaces[agent], action[agent]) for agent in env.agents]
+    return [(env.single_action_space, action)]
+
+
+def _as_space_has_it(space: Any, action: Any) -> Any:
+    dtype = space.dtype
     return np.asarray(action, dtype) if np.ndim(action) else np.asarray(action).astype(dtype)[()]

@@ -11,6 +11,7 @@ from operant.errors import UsageError, nearest
 from operant.models.devices import check_device_name
 from operant.models.settings import ModelSettings
 from operant.settings import fill, setting, to_mapping
+from operant.training.policies import SHARED, PolicySettings, plain_policies, read_policies
 
 _ENGINES = ("local", "ray")
 _SCHEDULES = ("free", "lockstep")
@@ -53,6 +54,9 @@ class EvaluationSettings:
     )
     episodes: int = setting(20, "episodes of each evaluation; more: less noise in which policy is the best, more time")
     num_envs: int = setting(0, "environments that step together, 0: one for each episode, at most 32; more: quicker")
+    process: bool = setting(
+        False, "evaluate in a process of its own while learning goes on; what it finds counts a little later"
+    )
     seed: int = setting(1_000_000, "added to the seed of the training")
     arguments: dict[str, Any] = setting({}, "arguments of the environment that differ here, such as held-out maps")
     stop_value: float | None = setting(None, "end the training when the mean return reaches this")
@@ -60,6 +64,10 @@ class EvaluationSettings:
         0,
         "most frames of a film of each evaluation's first episode, 0: no film; more: longer films, more time and disk",
     )
+
+    def __post_init__(self) -> None:
+        if self.process and self.frames:
+            raise UsageError("evaluation.frames films where the training is: it is 0 with evaluation.process")
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,15 @@ class TrainConfig:
     workers: int = setting(
         0, "processes that collect for this one, 0: it collects by itself; more: quicker where acting takes the time"
     )
+    replay_shards: int = setting(
+        0, "processes that hold replay for workers, each a part, 0: this one does; more: this one only learns"
+    )
+    learners: int = setting(
+        1, "processes that learn together, each with its share of the environments and of every minibatch (ppo)"
+    )
+    num_nodes: int = setting(
+        1, "machines that workers and learners are spread over; the others run `operant join`, or this under Slurm"
+    )
     engine: str = setting("local", "who starts the workers: local, or ray, which spreads them over its machines")
     schedule: str = setting(
         "free",
@@ -111,6 +128,12 @@ class TrainConfig:
     env: EnvSettings = setting(EnvSettings, "what is learned on")
     algorithm: dict[str, Any] = setting({"name": "ppo"}, "name of the algorithm and its settings")
     model: ModelSettings = setting(ModelSettings, "how the networks look")
+    policies: Any = setting({}, "several agents: names of policies, or a group of settings for each that differs")
+    policy_mapping: Any = setting(
+        SHARED,
+        "several agents: shared (one policy for agents of a kind), independent (one for each), a table of agents and "
+        "policies, or a function's importable name",
+    )
     evaluation: EvaluationSettings = setting(EvaluationSettings, "how the policy is evaluated")
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "what can be resumed")
     log: LogSettings = setting(LogSettings, "what is recorded")
@@ -131,9 +154,12 @@ class TrainConfig:
         _, settings = find_algorithm(self.algorithm["name"])
         own = {key: value for key, value in self.algorithm.items() if key != "name"}
         object.__setattr__(self, "algorithm_settings", fill(settings, own, "algorithm"))
+        object.__setattr__(self, "policies", read_policies(self.policies))
         self._check_workers()
         check_device_name(self.device)
         object.__setattr__(self, "model", replace(self.model, device=self.device))
+        for policy in self.policies:
+            self.policy(policy)
         if not self.name:
             env = self.env.id if isinstance(self.env.id, str) else getattr(self.env.id, "__name__", "env")
             object.__setattr__(self, "name", f"{env.rpartition(':')[2]}-{self.algorithm['name']}".lower())
@@ -146,8 +172,50 @@ class TrainConfig:
                 raise UsageError(f"{name} is {' or '.join(known)}; got {value!r}{nearest(value, known)}")
         if self.workers and self.env.workers:
             raise UsageError("workers collect in environments of their own: set workers or env.workers, not both")
-        if self.workers and self.silence <= 0:
+        if self.num_nodes < 1 or (self.num_nodes > 1 and not self.workers and self.learners == 1):
+            raise UsageError(f"num_nodes is {self.num_nodes}: 1 or more, and workers or learners to spread over them")
+        if self.replay_shards:
+            self._check_shards()
+        self._check_learners()
+        if (self.workers or self.learners > 1) and self.silence <= 0:
             raise UsageError(f"silence is {self.silence:g}; it is a number of seconds above 0")
+
+    def _check_shards(self) -> None:
+        spec = find_algorithm(self.algorithm["name"])[0].data_spec(self.algorithm_settings)
+        if self.replay_shards < 0 or not self.workers:
+            raise UsageError(f"replay_shards is {self.replay_shards}: 0 or more, and workers that fill them")
+        if spec.source != "replay" or self.schedule == "lockstep":
+            raise UsageError("replay_shards is for algorithms that learn from replay, and for schedule=free")
+
+    def _check_learners(self) -> None:
+        if self.learners == 1:
+            return
+        if self.learners < 1 or self.learners > self.env.num_envs:
+            raise UsageError(
+                f"learners is {self.learners}; it is 1 or more, and at most env.num_envs={self.env.num_envs}: each "
+                "learner acts in environments of its own"
+            )
+        kind = find_algorithm(self.algorithm["name"])[0]
+        if not vars(kind).get("learns_together", False):  # its own word: what is derived from one may learn otherwise
+            raise UsageError(f"learners is {self.learners}, but {self.algorithm['name']} learns alone")
+        if self.workers or self.env.workers:
+            raise UsageError("each of several learners collects by itself: workers and env.workers are 0 beside them")
+
+    def policy(self, name: str) -> tuple[str, Any, ModelSettings]:
+        """The algorithm of one of several policies, its settings and its networks."""
+        one: PolicySettings = self.policies.get(name, PolicySettings())
+        if not one.algorithm and not one.model:
+            return self.algorithm["name"], self.algorithm_settings, self.model
+        where = f"policies.{name}"
+        algorithm = one.algorithm.get("name", self.algorithm["name"])
+        own = {key: value for key, value in one.algorithm.items() if key != "name"}
+        if algorithm == self.algorithm["name"]:
+            own = {**to_mapping(self.algorithm_settings), **own}
+        settings = fill(find_algorithm(algorithm)[1], own, f"{where}.algorithm")
+        if "device" in one.model:
+            raise UsageError(f"{where}.model.device stands at the top of a config: device")
+        common = {key: getattr(self.model, key) for key in to_mapping(self.model)}
+        return algorithm, settings, fill(ModelSettings, {**common, **one.model}, f"{where}.model")
 
     @staticmethod
     def from_mapping(values: Mapping[str, Any]) -> TrainConfig:
@@ -159,5 +227,6 @@ class TrainConfig:
         """Plain values, with the algorithm's settings in full."""
         plain = to_mapping(self)
         del plain["model"]["device"]  # said once, above it
+        plain["policies"] = plain_policies(self.policies)
         plain["algorithm"] = {"name": self.algorithm["name"], **to_mapping(self.algorithm_settings)}
         return plain

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from operant.algorithms.base import count_rows
 from operant.algorithms.contracts import Policy
+from operant.data import tree_map
 from operant.data.batches import replace_rows
 from operant.envs.vector import Array, Step, VectorEnv
 from operant.training.collecting import allowed_actions, initial_state
@@ -21,6 +22,8 @@ class Evaluation:
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+    agents: dict[str, float] = field(default_factory=dict)
+    """Where there are several agents, the mean return of each."""
 
     @property
     def mean(self) -> float:
@@ -51,6 +54,7 @@ def evaluate(
     quota[: episodes % rows] += 1
     returns: list[list[float]] = [[] for _ in range(rows)]
     lengths: list[list[int]] = [[] for _ in range(rows)]
+    by_agent: list[Array] = []
     obs = env.reset(seed)
     left = int(quota.sum())
     while left:
@@ -58,13 +62,16 @@ def evaluate(
         obs = step.obs
         ended = step.info.get("episodes")
         if ended is not None:
-            for row, value, length in zip(ended.env, ended.returns, ended.lengths, strict=True):
+            for number, (row, value, length) in enumerate(zip(ended.env, ended.returns, ended.lengths, strict=True)):
                 if len(returns[row]) < quota[row]:
                     returns[row].append(float(value))
                     lengths[row].append(int(length))
                     left -= 1
+                    if "agent_returns" in step.info:
+                        by_agent.append(step.info["agent_returns"][number])
+    agents = dict(zip(env.agents, np.mean(by_agent, axis=0).tolist(), strict=True)) if by_agent else {}  # type: ignore[attr-defined]
     return Evaluation(
-        tuple(value for one in returns for value in one), tuple(value for one in lengths for value in one)
+        tuple(value for one in returns for value in one), tuple(value for one in lengths for value in one), agents
     )
 
 
@@ -126,4 +133,4 @@ class Player:
         if state is None and self._remembers:
             state = initial_state(self.policy, rows)
         action, _, extras = self.policy.actor(self.rng, 1, rows)(adapted, mask, state)
-        return np.asarray(action), extras.get("state")
+        return tree_map(np.asarray, action), extras.get("state")

@@ -104,13 +104,17 @@ class Normalizer:
         scaled = (obs - self.obs_moments.mean) / np.sqrt(self.obs_moments.variance + 1e-8)
         return np.clip(scaled, -_LIMIT, _LIMIT).astype(np.float32)
 
-    def reward(self, reward: Array, done: Array) -> Array:
+    def reward(self, reward: Array, done: Array, present: Array | None = None) -> Array:
+        """Scaled rewards [N]; where not all rows are there, `present` says whose count."""
         if self.return_moments is None:
             return reward
         self._returns = self._returns * self._gamma + reward
         seen = self.return_moments if self._unseen is None else self._unseen[1]
         assert seen is not None
-        seen.update(self._returns)
+        if present is None:
+            seen.update(self._returns)
+        elif present.any():
+            seen.update(self._returns[present])
         scaled = np.clip(reward / np.sqrt(self.return_moments.variance + 1e-8), -_LIMIT, _LIMIT)
         self._returns[done] = 0.0
         return np.asarray(scaled)
@@ -138,10 +142,18 @@ def _nothing_yet(like: RunningMoments | None) -> RunningMoments | None:
     return empty
 
 
-def make_normalizer(env: EnvSettings, policy: Policy, num_envs: int) -> Normalizer | None:
-    """What the settings of the environments ask for; None: observations and rewards stay as they are."""
+def make_normalizer(env: EnvSettings, policy: Policy, num_envs: int) -> Any:
+    """What the settings of the environments ask for: a `Normalizer`, of several agents one for each policy; None:
+    observations and rewards stay as they are."""
     if not (env.normalize_obs or env.normalize_reward):
         return None
+    if policy.adapter.kind == "team":
+        from operant.training.agents.scaling import TeamNormalizer
+        from operant.training.agents.team import Team
+
+        team: Any = policy
+        assert isinstance(team, Team)  # what learns all agents together is refused before
+        return TeamNormalizer(team, num_envs, obs=env.normalize_obs, reward=env.normalize_reward)
     if env.normalize_obs and not policy.adapter.is_flat:
         raise UsageError("env.normalize_obs works on observations that are rows of numbers, not on pictures or dicts")
     size = max(1, policy.adapter.size)

@@ -10,10 +10,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from operant.algorithms import Policy, find_algorithm
+from operant.algorithms import Policy
 from operant.data import tree_map
 from operant.data.batches import write_recorded
 from operant.envs import make_env
+from operant.envs.parallel import ParallelVectorEnv
 from operant.envs.vector import Step
 from operant.envs.window import Window
 from operant.errors import MissingExtraError, OperantError, UsageError
@@ -23,7 +24,8 @@ from operant.training.checkpoints import CheckpointError, read_weights
 from operant.training.collecting import EpisodeLog, allowed_actions
 from operant.training.config import TrainConfig
 from operant.training.evaluating import Player
-from operant.training.normalizing import Normalizer
+from operant.training.making import drawable, make_policy
+from operant.training.normalizing import make_normalizer
 from operant.training.trust import check_trust
 
 _UNFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError)
@@ -64,16 +66,13 @@ class LoadedPolicy:
             arguments["render_mode"] = render_mode
         self.opens_window = _is_gymnasiums(env.id) and render_mode == "human"
         self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **arguments)
-        algorithm, _ = find_algorithm(self.config.algorithm["name"])
-        _check_size(weights, self.config.model, weights_file)
+        if isinstance(self.env, ParallelVectorEnv):  # a window of ours shows its pictures
+            arguments = drawable(self.env, arguments)
+            self.env.close()
+            self.env = make_env(env.id, 1, wrappers=list(env.wrappers), **arguments)
+        _check_size(weights, self.config, weights_file)
         try:
-            self.policy: Policy = algorithm.make_policy(
-                self.env.single_observation_space,
-                self.env.single_action_space,
-                self.config.algorithm_settings,
-                self.config.model,
-                self.config.seed,
-            )
+            self.policy: Policy = make_policy(self.env, self.config)
             self.policy.load_weights(weights)
             self.normalizer = self._scales(scales)
         except Exception as error:  # a class of the user's own may fail in any way
@@ -86,12 +85,11 @@ class LoadedPolicy:
             ) from None
         self._player = Player(self.policy, self.env, self.normalizer)
 
-    def _scales(self, saved: Mapping[str, Any] | None) -> Normalizer | None:
+    def _scales(self, saved: Mapping[str, Any] | None) -> Any:
         """What observations were scaled by."""
         if saved is None:
             return None
-        env, size = self.config.env, max(1, self.policy.adapter.size)
-        normalizer = Normalizer(size, 1, self.policy.data.gamma, obs=env.normalize_obs, reward=env.normalize_reward)
+        normalizer = make_normalizer(self.config.env, self.policy, 1)
         normalizer.load_state_dict(saved)
         return normalizer
 
@@ -119,12 +117,17 @@ class LoadedPolicy:
         return self._player.step(obs)
 
 
-def _check_size(weights: Mapping[str, np.ndarray[Any, Any]], model: ModelSettings, file: Path) -> None:
-    """Refuse a network that these weights cannot be of before it takes its memory."""
+def _check_size(weights: Mapping[str, np.ndarray[Any, Any]], config: TrainConfig, file: Path) -> None:
+    """Refuse networks that these weights cannot be of before they take their memory."""
+    models = [config.policy(name)[2] for name in config.policies] or [config.model]
+    if max(_least_size(model) for model in models) > sum(one.size for one in weights.values()):
+        raise UsageError(f"this policy cannot be shown: {file} holds fewer weights than its network has")
+
+
+def _least_size(model: ModelSettings) -> int:
     least = sum(model.hidden) + sum(one * other for one, other in pairwise(model.hidden))
     least += model.recurrent_size**2 if model.recurrent else 0
-    if not model.has_own_modules and least > sum(one.size for one in weights.values()):
-        raise UsageError(f"this policy cannot be shown: {file} holds fewer weights than its network has")
+    return 0 if model.has_own_modules else least
 
 
 def load_policy(
@@ -198,6 +201,8 @@ def record_transitions(policy: LoadedPolicy, path: Path, episodes: int, seed: in
     :param explore: act as in training, not greedily.
     """
     env, log = policy.env, EpisodeLog(episodes)
+    if isinstance(env, ParallelVectorEnv):
+        raise UsageError("transitions are recorded of one agent, and this policy has several")
     player = Player(policy.policy, env, policy.normalizer, np.random.default_rng([seed, 2]) if explore else None)
     obs = tree_map(np.array, env.reset(seed))
     steps: list[dict[str, Any]] = []

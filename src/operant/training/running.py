@@ -145,7 +145,17 @@ def _job_checkpoints() -> CheckpointStore | None:
 
 
 # What the saved state was made for. (`model.fused` only says how it is computed.)
-_FIXED = ("algorithm.name", "model", "env.num_envs", "env.workers", "env.normalize_obs", "env.normalize_reward")
+_FIXED = (
+    "algorithm.name",
+    "model",
+    "policy_mapping",
+    "env.num_envs",
+    "env.workers",
+    "learners",
+    "replay_shards",
+    "env.normalize_obs",
+    "env.normalize_reward",
+)
 
 
 def _refuse_other_shapes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ Lightning and by middleware alike; loops that collect by themselves call `learn_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from operant.algorithms.contracts import Algorithm, DataSpec, Metrics, Populatio
 from operant.algorithms.errors import DivergedError, explain_divergence
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
 from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch
+from operant.envs.parallel import ParallelVectorEnv
 from operant.errors import UsageError
 from operant.framework import Context, Standalone
 from operant.training.collecting import Collector, Rollout, only
@@ -33,6 +35,8 @@ class Source:
         self.spec = algorithm.data
         self.train_iter = 0
         """Calls of `learn`."""
+        self.say: Callable[[str], None] = lambda _: None
+        """Into the log at once, from the training's own thread; what can wait are `news`."""
         self.inexact_reason = ""
         """Why a resumed training may differ, if not by its environments."""
         if self.spec.unit == "candidate" and collector.normalizer is not None:
@@ -76,6 +80,9 @@ class Source:
     def connected(self) -> AbstractContextManager[Standalone | None]:
         """A context around the training, for what else has to run; gives the router of its task."""
         return nullcontext()
+
+    def before_evaluation(self) -> None:
+        """Called before policies are evaluated."""
 
     def publish(self, ctx: Context) -> None:
         """The end of a pass: show others what to go on with."""
@@ -176,6 +183,13 @@ def make_source(
     algorithm: Algorithm, collector: Collector, rng: np.random.Generator, buffer: ReplayBuffer | None = None
 ) -> Source:
     """The source that an algorithm asks for; `buffer`: replay of one's own."""
+    if isinstance(collector.env, ParallelVectorEnv):
+        from operant.training.agents import JointReplay, Team, TeamSource
+
+        team: Any = algorithm
+        if isinstance(team, Team):
+            return TeamSource(team, collector, rng)
+        return JointReplay(algorithm, collector, rng, buffer)
     kind = SOURCES[algorithm.data.source]
     return kind(algorithm, collector, rng) if buffer is None else Replay(algorithm, collector, rng, buffer)
 

@@ -60,9 +60,14 @@ def _code_names(config: Any) -> Iterator[str]:
     for section in (env, _section(config, "evaluation")):
         yield from (text for text in _texts(section.get("arguments")) if _PATH.fullmatch(text))
     yield from _texts(env.get("wrappers"))
-    for role in ("network", "actor", "critic"):
-        given = model.get(role)
-        yield from _texts(given.get("class") if isinstance(given, Mapping) else given)
+    policies = _section(config, "policies").values()
+    for networks in (model, *(_section(policy, "model") for policy in policies)):
+        for role in ("network", "actor", "critic"):
+            given = networks.get(role)
+            yield from _texts(given.get("class") if isinstance(given, Mapping) else given)
+    mapping = _value(config, "policy_mapping")
+    if isinstance(mapping, str) and (":" in mapping or "." in mapping):
+        yield mapping
     for kind in ("callbacks", "loggers"):
         yield from (name for name in _texts(_value(config, kind)) if not _is_offered(kind, name))
 

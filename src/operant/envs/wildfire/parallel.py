@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operant.envs.rng import seeded
+from operant.envs.rng import generator_state, restore_generator, seeded
 from operant.envs.vector import Array
 from operant.envs.wildfire.envs import action_space, observation_space
 from operant.envs.wildfire.rendering import draw_frame
@@ -18,7 +18,7 @@ from operant.settings import fill
 try:
     from pettingzoo import ParallelEnv
 except ImportError:
-    raise MissingExtraError("a wildfire with several agents (PettingZoo)", "wildfire") from None
+    raise MissingExtraError("a wildfire with several agents (PettingZoo)", "agents") from None
 
 
 class WildfireParallel(ParallelEnv):  # type: ignore[misc,type-arg,unused-ignore]
@@ -90,6 +90,15 @@ class WildfireParallel(ParallelEnv):  # type: ignore[misc,type-arg,unused-ignore
 
     def render(self) -> Array:
         return draw_frame(self.world, 0)
+
+    def save_state(self) -> dict[str, Any]:
+        """Everything that `load_state` needs to go on from here exactly."""
+        return {"world": self.world.save_state(), "random": generator_state(self._generator), "over": not self.agents}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.world.load_state(state["world"])
+        self._generator = restore_generator(state["random"])
+        self.agents = [] if state["over"] else list(self.possible_agents)
 
     def close(self) -> None:
         """Nothing is open."""

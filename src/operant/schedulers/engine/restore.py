@@ -41,7 +41,7 @@ class Restore:
         """Refuse what cannot be gone on with, and say in the journal that a controller begins."""
         state, plan = self.state, self.plan
         self._refuse_damaged(force)
-        if state.opened:
+        if state.proposals:  # of a search whose site never started there is nothing to keep
             if not resume:
                 raise UsageError(
                     f"there is a search {state.name!r} already: --resume goes on with it, `search-ctl rm --task "

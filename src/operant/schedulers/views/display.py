@@ -164,11 +164,11 @@ def make_view() -> View:
 
 def summary_line(search: SearchProgress) -> str:
     numbers = ", ".join(f"{count} {name}" for name, count in search.counts().items() if count)
-    best = ""
+    numbers, best = numbers and f"; {numbers}", ""
     if search.best is not None:
         reward, proposal, _ = search.best
         best = f"; best {search.plan.rule.attribute} {reward:.6g} by proposal {proposal.number}: {proposal.config}"
-    return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}); {numbers}{best}")
+    return printable(f"search {search.name}: {search.end[0].lower()} ({search.end[1]}){numbers}{best}")
 
 
 def _failure(search: SearchProgress, job: JobRecord) -> str:

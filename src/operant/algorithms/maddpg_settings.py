@@ -1,0 +1,101 @@
+"""Settings of MADDPG, and how Machin spells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, Machin, Rule, same
+from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.errors import UsageError
+from operant.settings import setting
+
+
+@dataclass(frozen=True)
+class MADDPGSettings:
+    """Settings of MADDPG."""
+
+    train_every: int = setting(
+        100,
+        "environment steps (of all together) between rounds of updates; more: quicker, but less is learned from each",
+    )
+    updates: int = setting(1, "gradient steps of a round, 0: as many as steps; more: fewer steps needed, more time")
+    batch: int = setting(1024, "joint steps of one gradient step; larger: less noise in the gradient, more time")
+    buffer: int = setting(
+        1_000_000, "joint steps that are kept; larger: older ones stay, but they fit the policies less"
+    )
+    learning_starts: int = setting(
+        1024, "environment steps of random actions before the first update; more: the first batches are more varied"
+    )
+    gamma: float = setting(0.95, "discount; smaller: less variance and quicker, but what comes late counts less")
+    learning_rate: float = setting(1e-2, "step size of the critics; larger: faster, until values diverge")
+    actor_learning_rate: float | None = setting(
+        None, "step size of the policies if it is another; smaller: the critics are nearer to right when they move"
+    )
+    target_rate: float = setting(
+        0.01, "share of the learned weights that target networks take; larger: faster, less steady"
+    )
+    target_every: int = setting(1, "updates between such moves; more: steadier targets, slower learning")
+    critic_visible_actors: tuple[Any, ...] = setting(
+        (), "for each agent a list of those (numbers or names) that its critic sees, itself among them; empty: all"
+    )
+    sub_policies: int = setting(
+        1, "policies of each agent, of which an episode's is drawn (section 4.3); more: less fitted to single partners"
+    )
+    noise_scale: float = setting(
+        0.1, "continuous actions: deviation of noise on them, in half ranges; larger: explores more"
+    )
+    logit_weight: float = setting(
+        1e-3, "discrete actions: weight of the squared logits in the loss; larger: policies stay more random"
+    )
+    max_gradient_norm: float = setting(
+        0.5, "limit of the norm of each gradient; smaller: steadier, slower where gradients are large"
+    )
+    optimizer: str = setting("adam", "adam, or rmsprop: without momentum")
+
+    machin: ClassVar[Machin]
+
+    def __post_init__(self) -> None:
+        for name in ("train_every", "batch", "buffer", "target_every", "sub_policies"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"algorithm.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.updates < 0:
+            raise UsageError(f"algorithm.updates is {self.updates}; it must be at least 0")
+        if not 0.0 < self.target_rate <= 1.0:
+            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+
+
+MADDPGSettings.machin = Machin(
+    rules=(
+        *(rule for rule in COMMON_RULES if rule.ours != ("learning_rate",)),
+        *(rule for rule in OffPolicySettings.machin.rules if "actor_learning_rate" in rule.theirs),
+        same("replay_size", "buffer"),
+        *(rule for rule in OffPolicySettings.machin.rules if "update_rate" in rule.theirs),
+        Rule(
+            ("critic_visible_actors",),
+            ("critic_visible_actors",),
+            lambda given: {"critic_visible_actors": given["critic_visible_actors"] or ()},
+            lambda settings: {"critic_visible_actors": list(settings["critic_visible_actors"]) or None},
+        ),
+        # Machin counts those beside the first.
+        Rule(
+            ("sub_policy_num",),
+            ("sub_policies",),
+            lambda given: {"sub_policies": int(given["sub_policy_num"]) + 1},
+            lambda settings: {"sub_policy_num": settings["sub_policies"] - 1},
+        ),
+        Rule(("criterion",), (), lambda given: {}, lambda settings: {"criterion": "MSELoss"}),
+    ),
+    defaults={"updates": 0, "train_every": 32},
+    own={
+        **MACHIN_OWN,
+        "actor_learning_rate": 5e-4,
+        "critic_learning_rate": 1e-3,
+        "update_rate": 0.001,
+        "update_steps": None,
+        "replay_size": 500_000,
+        "critic_visible_actors": None,
+        "sub_policy_num": 0,
+        "criterion": "MSELoss",
+    },
+)
