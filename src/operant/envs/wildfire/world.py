@@ -296,7 +296,7 @@ class World:
         place = (self._rows[:, None] * height + self.position[..., 0]) * width + self.position[..., 1]
         side = 2 * self.settings.window + 1
         seen = self._padded.reshape(-1, channels).take(place[..., None] + self._around[:, None], axis=0)
-        return seen.reshape(self.count, self.agents, side, side, channels)
+        return np.asarray(seen.reshape(self.count, self.agents, side, side, channels))
 
     def _window_cells(self, n: int) -> Array:
         """[cells] how far those of a window lie from the upper left one of a window that is not turned."""
