@@ -3,6 +3,7 @@
     python benchmarks/distributed.py                       everything, on this machine
     python benchmarks/distributed.py --only cartpole       cases whose name has this in it
     python benchmarks/distributed.py --seconds 20          of each case, after its start
+    python benchmarks/distributed.py --quick               what the ratios need, 4 s of each: about five minutes
 
 Each case runs in a process of its own with one thread for arithmetic, one after the other. A rate is counted by the
 wall from a tenth of the time on, so that the start of workers and of Ray is not in it.
@@ -50,6 +51,46 @@ def cases() -> dict[str, dict[str, Any]]:
     for workers in (0, 1, 2, 3):
         ars = {"name": "ars", "directions": 24}
         found[f"ars swimmer, {workers} workers"] = _ours(ars, {"id": "Swimmer-v5", "num_envs": 6}, workers)
+    return found
+
+
+_QUICK = (
+    "cartpole ppo, one process", "cartpole impala, 2 workers", "cartpole appo, 2 workers",
+    "cartpole impala, RLlib, 2 env runners", "cartpole appo, RLlib, 2 env runners",
+    "lunarlander ppo, one process", "lunarlander impala, 2 workers", "lunarlander appo, 2 workers",
+    "lunarlander impala, RLlib, 2 env runners",
+    "waits 1 ms impala, 1 workers", "waits 1 ms impala, 3 workers",
+    "computes 1 ms impala, 1 workers", "computes 1 ms impala, 2 workers",
+    "ars swimmer, 1 workers", "ars swimmer, 2 workers",
+)  # fmt: skip
+
+
+def ratios(rates: dict[str, float]) -> list[str]:
+    """What the figures are for: each pair that was measured, and what it should come to."""
+    found = []
+
+    def compare(text: str, one: str, other: str, aim: float) -> None:
+        if one in rates and other in rates:
+            ratio = rates[one] / rates[other]
+            found.append(f"{text:<62} {ratio:>6.2f}   aim {aim:g}{'' if ratio >= aim else '  MISSED'}")
+
+    for task in _ENVS:
+        for name in ("impala", "appo"):
+            for workers in (1, 2):
+                ours, theirs = f"{task} {name}, {workers} workers", f"{task} {name}, RLlib, {workers} env runners"
+                compare(f"{task} {name}, {workers} workers, to RLlib's", ours, theirs, 10.0)
+            alone = f"{task} ppo, one process"
+            compare(f"{task} {name}, 2 workers, to PPO in one process", f"{task} {name}, 2 workers", alone, 1.6)
+    for kind, workers, aim in (("waits", 3, 2.7), ("computes", 2, 1.7), ("computes", 3, 1.7)):
+        one, many = (f"{kind} 1 ms impala, {count} workers" for count in (1, workers))
+        compare(f"an environment that {kind} 1 ms, {workers} workers to 1", many, one, aim)
+    for workers in (2, 3):
+        compare(
+            f"ARS, rollouts of {workers} workers to 1, by core",
+            f"ars swimmer, {workers} workers",
+            "ars swimmer, 1 workers",
+            0.9 * min(workers, os.cpu_count() or 1),
+        )
     return found
 
 
@@ -168,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each case, after its start")
+    parser.add_argument("--quick", action="store_true", help="only what the ratios need, 4 s of each case")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.case:
@@ -176,17 +218,21 @@ def main() -> None:
         print(json.dumps(run(case, args.seconds)))
         return
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    seconds = min(args.seconds, 4.0) if args.quick else args.seconds
+    rates: dict[str, float] = {}
     for name, case in cases().items():
-        if args.only not in name:
+        if args.only not in name or (args.quick and name not in _QUICK):
             continue
-        words = [sys.executable, __file__, "--seconds", str(args.seconds), "--case", json.dumps(case)]
+        words = [sys.executable, __file__, "--seconds", str(seconds), "--case", json.dumps(case)]
         env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
         done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
         try:
             found = json.loads(done.stdout.splitlines()[-1])
+            rates[name] = found["rate"]
             print(f"{name:<48} {found['rate']:>10,.0f} steps/s   lag {found['lag']:.1f}", flush=True)
         except (IndexError, json.JSONDecodeError):
             print(f"{name:<48} failed: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+    print("", *ratios(rates), f"load {os.getloadavg()[0]:.1f} at the end", sep="\n")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
-__all__ = ["DEAREST", "MARK", "left_behind", "patience", "spawned", "wait_until"]
+__all__ = ["DEAREST", "MARK", "free_port", "left_behind", "patience", "spawned", "wait_until"]
 
 MARK = "TEST_SESSION_OF_OPERANT"  # in the environment of all that a session starts
 PYTHONS = "multiprocessing.resource_tracker"  # Python's own helper lives as long as the process it helps
@@ -87,3 +88,9 @@ def left_behind(mark: str) -> list[tuple[psutil.Process, str]]:
         except (OSError, psutil.Error):
             continue  # it has ended meanwhile, or is not ours
     return told
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -108,7 +108,7 @@ def test_every_preset_of_train_is_a_config(preset):
         ({"episode_per_epoch": 0}, "at least 1"),
         ({"early_stopping_patience": 0}, "or null for none"),
         ({"num_processes": 0}, "must be at least 1"),
-        ({"num_nodes": 2}, "start Ray on these machines and say engine: ray"),
+        ({"num_nodes": 0}, "must be at least 1"),
         ({"batch_num": {"sampler": 10}}, "whoever collects it"),
         ({"gpus": "a"}, "write numbers"),
         ({"gpus": [-1]}, "by their numbers"),
@@ -125,8 +125,12 @@ def test_mistakes_are_sentences(change, message):
 
 
 def test_of_all_processes_one_learns():
-    assert check_config({**complete(), "num_nodes": 1, "num_processes": 1}).launch.workers == 0
-    assert check_config({**complete(), "num_nodes": 2, "num_processes": 3, "engine": "ray"}).launch.workers == 5
+    assert check_config({**complete(), "num_nodes": 1, "num_processes": 1}).workers == 0
+    assert check_config({**complete(), "num_nodes": 2, "num_processes": 3, "engine": "ray"}).workers == 5
+    assert check_config({**complete(), "num_nodes": 2, "num_processes": 2}).workers == 3
+    # Each GPU is a process where the algorithm is made for it.
+    assert check_config({**complete("IMPALA"), "gpus": [0, 1, 2], "num_nodes": 2}).workers == 5
+    assert check_config({**complete(), "gpus": [0, 1, 2]}).workers == 0
 
 
 @pytest.mark.parametrize(

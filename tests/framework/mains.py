@@ -340,6 +340,40 @@ def die_and_go_on(node: int, deaths: list[int], n_steps: int, how: str) -> Any:
         return tally.n, steps[0], task.router.spec.incarnation  # type: ignore[attr-defined]
 
 
+def lose_a_queue() -> tuple[int, list[str]]:
+    """Node 0 dies when two of six items have been taken from the queue that it hosts, one here and one elsewhere."""
+    import logging
+
+    said: list[str] = []
+
+    class Listen(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    logging.getLogger("operant.framework.parallel.remote_queues").addHandler(Listen())
+    with Task() as task:
+        queue, node = task.queue("data", maxsize=8, host=0), task.router.node_id
+        task.expose("here", lambda: True)
+        if node == 0 and task.router.spec.incarnation == 0:  # type: ignore[attr-defined]
+            assert task.router.wait_until(lambda: queue.qsize() == 6, WAIT)
+            queue.get()
+            task.counter("taken").add()
+            assert task.router.wait_until(lambda: task.counter("taken").value == 2, WAIT)
+            assert task.call(1, "here") and task.call(2, "here")  # what was sent before has arrived
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif node:
+            for number in range(5 if node == 1 else 1):
+                queue.put(number)
+            if node == 2:
+                assert task.router.wait_until(lambda: task.counter("taken").value == 1, WAIT)
+                queue.get()
+                task.counter("taken").add()
+        assert task.router.wait_until(lambda: queue.lost == 4, WAIT)
+        task.counter("seen").add()
+        task.router.wait_until(lambda: task.counter("seen").value == 3, WAIT)
+        return queue.lost, said
+
+
 def in_lockstep(n_steps: int, seed: int) -> Any:
     """Everything that can cross, in amounts that depend on what crossed before."""
     import random

@@ -82,6 +82,15 @@ def test_retries_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         Parallel.runner(2, auto_recover=True, max_retries=2)(mains.die_and_go_on, 1, [1, 2, 3], 20, "raise")
 
 
+def test_items_that_die_with_the_host_of_a_queue_are_told_and_counted() -> None:
+    told = Parallel.runner(3, topology="star", auto_recover=True)(mains.lose_a_queue)
+    assert [lost for lost, _ in told] == [4, 4, 4]  # whoever asks, the one that came back too
+    assert told[0][1] == []
+    sentences = [one for _, said in told[1:] for one in said]
+    assert all("node.0, which hosted it, died with" in one for one in sentences)
+    assert sum(int(one.split("died with ")[1].split()[0]) for one in sentences) == 4
+
+
 def test_a_stopped_reader_does_not_hold_up_the_writer() -> None:
     n_steps, n_published = Parallel.runner(2)(mains.write_past_a_stopped_reader, 300)[0]
     # One snapshot may be under way when the reader stops, and one is due when it goes on.

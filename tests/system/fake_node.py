@@ -78,8 +78,8 @@ class FakeNode:
 
     def _tell(self, pod: Any, phase: str, state: dict[str, Any]) -> None:
         container = pod.spec.containers[0]
-        about = {"name": container.name, "image": container.image, "imageID": "", "ready": False, "restartCount": 0}
-        status = {"phase": phase, "containerStatuses": [{**about, "state": state}]}
+        about = {"name": container.name, "image": container.image, "imageID": "", "restartCount": 0}
+        status = {"phase": phase, "containerStatuses": [{**about, "ready": "running" in state, "state": state}]}
         self._core.patch_namespaced_pod_status(pod.metadata.name, pod.metadata.namespace, {"status": status})
 
 

@@ -10,7 +10,7 @@ import torch
 
 from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import same
-from operant.algorithms.on_policy import OnPolicy, explained_variance, normalized
+from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance, normalized
 from operant.algorithms.on_policy_settings import OnPolicySettings
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
@@ -97,8 +97,7 @@ class A2C(OnPolicy):
         """Update from one rollout; see `OnPolicy` for its keys."""
         settings = self.settings
         data = self._prepare(batch, with_log_prob=False)
-        if settings.normalize_advantage and len(data) > 1:
-            data.advantage = normalized(data.advantage)
+        self._scale_advantage(data)
         if self._actor is None or self._critic is None:
             with self._modes.updating():
                 log_prob_t, entropy_t, value_t = self._torch_forward(data)
@@ -140,3 +139,7 @@ class A2C(OnPolicy):
         if self._log_std is not None:
             metrics["std"] = float(np.exp(self._log_std).mean())
         return metrics, None
+
+    def _scale_advantage(self, data: Prepared) -> None:
+        if self.settings.normalize_advantage and len(data) > 1:
+            data.advantage = normalized(data.advantage)

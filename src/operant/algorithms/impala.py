@@ -168,6 +168,11 @@ class IMPALA(_VTrace, A2C):
     settings: IMPALASettings
 
     def _weigh(self, data: Prepared, behaviour: Array) -> None:
+        """Nothing yet: what is taken off an advantage must be weighed with it, see `_scale_advantage`."""
+
+    def _scale_advantage(self, data: Prepared) -> None:
+        # In this order: E_μ[ρ b ∇log π] is zero for any b, E_μ[b ∇log π] is not when the policy that acted was another.
+        super()._scale_advantage(data)
         data.advantage = data.advantage * np.minimum(self._ratio, np.float32(self.settings.clip_pg_rho))
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:

@@ -45,6 +45,8 @@ class Prepared:
     target: Array
     sequences: Sequences | None = None
     """Of policies with memory: which rows follow each other."""
+    share: float = 1.0
+    """Of several learners: how much of the minibatch is here."""
 
     def __len__(self) -> int:
         return len(self.action)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import Values, both, same
 from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance, normalized
 from operant.algorithms.on_policy_settings import OnPolicySettings, collected
+from operant.algorithms.teams import Shares, Team
 from operant.errors import UsageError
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
@@ -135,6 +136,9 @@ class PPO(OnPolicy):
 
     Settings = PPOSettings
     settings: PPOSettings
+    learns_together: ClassVar[bool] = True
+    team: Team | None = None
+    """Who else learns with this one; each `learn` is then one update of all, from what each of them is given."""
 
     @property
     def _clip(self) -> float:
@@ -144,10 +148,13 @@ class PPO(OnPolicy):
         """Update from one rollout; see `OnPolicy` for its keys."""
         settings = self.settings
         data = self._prepare(batch)
-        rows = len(data)
+        shares = None if self.team is None else Shares(self.team, data.advantage, *batch["reward"].shape)
+        rows = len(data) if shares is None else shares.rows
         target, value = data.target, data.value
         whole = settings.minibatch >= rows
-        if whole and settings.normalize_advantage:
+        if whole and shares is not None:
+            data = self._shared(data, np.arange(rows), shares)
+        elif whole and settings.normalize_advantage:
             # One minibatch is the whole rollout: its order does not matter and its scale is the same each time.
             data.advantage = normalized(data.advantage)
         clip, rate = self._clip, self._learning_rate
@@ -157,12 +164,16 @@ class PPO(OnPolicy):
             # The figures of the last epoch tell how far the policy has moved; a limit on that needs them always.
             measure = (self.measure and epoch == settings.epochs - 1) or settings.target_kl is not None
             gathered: list[Metrics] = []
-            for part in [data] if whole else self._minibatches(data):
-                gathered.append(self._step(part, clip, rate, measure))
+            moved = 0.0
+            parts = [data] if whole else self._minibatches(data, shares)
+            for part in parts:
+                told = self._step(part, clip, rate, measure)
+                moved += part.share * told.get("approx_kl", 0.0)
+                gathered += [told] if told else []
                 updates += 1
-            if measure:
+            if gathered:
                 metrics = {key: float(np.mean([one[key] for one in gathered])) for key in gathered[0]}
-            if settings.target_kl is not None and metrics["approx_kl"] > 1.5 * settings.target_kl:
+            if settings.target_kl is not None and self._of_all(moved) / len(parts) > 1.5 * settings.target_kl:
                 break
         if not self.measure:
             return {}, None
@@ -174,7 +185,22 @@ class PPO(OnPolicy):
             metrics["std"] = float(np.exp(self._log_std).mean())
         return metrics, None
 
-    def _minibatches(self, data: Prepared) -> list[Prepared]:
+    def _of_all(self, value: float) -> float:
+        """The sum of a number over all learners."""
+        return value if self.team is None else float(self.team.total(np.array([value]))[0])
+
+    def _shared(self, data: Prepared, index: Array, shares: Shares) -> Prepared:
+        """This learner's rows of a minibatch of all."""
+        place, own = shares.of(index)
+        part = data.take(own)
+        part.share = len(own) / len(index)
+        if self.settings.normalize_advantage:
+            part.advantage = normalized(shares.advantage[index])[place]
+        return part
+
+    def _minibatches(self, data: Prepared, shares: Shares | None) -> list[Prepared]:
+        if shares is not None:
+            return [self._shared(data, index, shares) for index in self._in_parts(shares.rows) if len(index) > 1]
         parts = []
         for index in self._shuffled(data):
             part = data.take(index)
@@ -187,17 +213,23 @@ class PPO(OnPolicy):
 
     def _shuffled(self, data: Prepared) -> list[Array]:
         """Numbers of the rows of each minibatch, or of a policy with memory those of whole sequences."""
-        size = self.settings.minibatch
         if data.sequences is None:
-            order = self._rng.permutation(len(data))
-            return [order[start : start + size] for start in range(0, len(data), size)]
+            return self._in_parts(len(data))
         order = self._rng.permutation(len(data.sequences))
-        parts = max(1, round(len(data) / size))
+        parts = max(1, round(len(data) / self.settings.minibatch))
         part_of = (np.cumsum(data.sequences.length[order]) - 1) * parts // len(data)
         return np.split(order, np.flatnonzero(np.diff(part_of)) + 1)
 
+    def _in_parts(self, rows: int) -> list[Array]:
+        order, size = self._rng.permutation(rows), self.settings.minibatch
+        return [order[start : start + size] for start in range(0, rows, size)]
+
     def _step(self, part: Prepared, clip: float, rate: float, measure: bool) -> Metrics:
         settings = self.settings
+        if not len(part):  # all of the minibatch is with other learners
+            self._flat.grad_tensor.zero_()
+            self._apply_gradient(settings.max_gradient_norm, rate, 0.0)
+            return {}
         if self._actor is None or self._critic is None:
             log_prob, entropy, value, ratio = self._torch_gradient(part, clip)
         else:
@@ -216,7 +248,7 @@ class PPO(OnPolicy):
             )
             entropy_grad = -settings.entropy_weight / len(part)
             self._fused_backward(kept, log_prob_grad, entropy_grad, value_grad)
-        norm = self._apply_gradient(settings.max_gradient_norm, rate)
+        norm = self._apply_gradient(settings.max_gradient_norm, rate, part.share)
         if not measure:
             return {}
         surrogate = np.minimum(ratio * part.advantage, np.clip(ratio, 1 - clip, 1 + clip) * part.advantage)
@@ -229,6 +261,13 @@ class PPO(OnPolicy):
             "clip_fraction": float((np.abs(ratio - 1.0) > clip).mean()),
             "gradient_norm": norm,
         }
+
+    def _apply_gradient(self, limit: float, rate: float, share: float = 1.0) -> float:
+        if self.team is not None:
+            # Each has the mean over its own rows; the mean over all is their sum, each with its share of the rows.
+            mine = self._flat.grad_tensor.mul_(share).cpu().numpy()
+            self._flat.grad_tensor.copy_(torch.from_numpy(self.team.total(mine)))
+        return super()._apply_gradient(limit, rate)
 
     def _torch_gradient(self, part: Prepared, clip: float) -> tuple[Array, Array, Array, Array]:
         with self._modes.updating():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,10 +115,13 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def _launch(args: argparse.Namespace) -> int:
-    from operant.auto.config import launch, read_config
+    from operant.auto.config import check_config, launch, read_config
+    from operant.training.machines import is_other_machine, join_run, meeting_place
 
     path = Path(args.config)
     config = read_config(path)
+    if is_other_machine(check_config(config).launch.num_nodes, str(config.get("engine", "local"))):
+        return join_run(meeting_place(os.environ), _say)
     # Modules named in a config lie beside it.
     beside = str(path.absolute().parent)
     if beside not in sys.path:

@@ -55,9 +55,13 @@ class LaunchSettings:
     max_episodes: int = setting(10_000, "training episodes at most")
     early_stopping_patience: int | None = setting(20, "epochs without a better total reward before it ends; null: none")
     stop_reward: float | None = setting(None, "end when the total reward of an evaluation reaches this")
-    gpus: Any = setting(None, "list, number or string; of several the first is used, and where there is none the CPU")
+    gpus: Any = setting(
+        None,
+        "list, number or string; the first learns, and of a distributed algorithm each is a process; where there is "
+        "none, the CPU",
+    )
     device: str | None = setting(None, "where networks live, instead of gpus: auto, cpu, cuda, cuda:1 or mps")
-    num_nodes: int = setting(1, "machines; more than one are a Ray cluster's, with engine: ray")
+    num_nodes: int = setting(1, "machines: with engine ray its cluster's, otherwise those that run `operant join`")
     num_processes: int = setting(1, "processes on each machine: one of all learns, the others collect for it")
     engine: str = setting("local", "who starts them: local, or ray")
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
@@ -74,15 +78,6 @@ class LaunchSettings:
         for key in ("num_nodes", "num_processes"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
-        if self.num_nodes > 1 and self.engine != "ray":
-            raise UsageError(
-                f"num_nodes is {self.num_nodes}: start Ray on these machines and say engine: ray, or leave it out"
-            )
-
-    @property
-    def workers(self) -> int:
-        """Processes that collect: all but the one that learns."""
-        return self.num_nodes * self.num_processes - 1
 
 
 @dataclass(frozen=True)
@@ -98,6 +93,24 @@ class Plan:
     model: Config
     """Settings of networks that are built from the spaces."""
     seed: int
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether the algorithm is made for many that act: several GPUs are then several processes."""
+        from operant.algorithms.base import BasePolicy
+
+        kind, _ = find_algorithm(self.algorithm)
+        spec = kind.data_spec(self.settings)
+        explores_by_worker = getattr(kind, "explore_as", None) is not BasePolicy.explore_as
+        return spec.lag > 0 or spec.unit == "candidate" or explores_by_worker
+
+    @property
+    def workers(self) -> int:
+        """Processes that collect: all but the one that learns."""
+        each = self.launch.num_processes
+        if self.is_distributed:
+            each = max(each, len(asked_gpus(self.launch.gpus)))
+        return self.launch.num_nodes * each - 1
 
     @property
     def epochs(self) -> int:

@@ -233,7 +233,7 @@ class DatasetLearner:
         return [self.collect, self.learn]
 
     def connected(self) -> AbstractContextManager[Any]:
-        if self.plan.launch.workers:
+        if self.plan.workers:
             raise UsageError("num_processes is for environments that Operant steps itself, not for datasets: it is 1")
         return nullcontext()
 

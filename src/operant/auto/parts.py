@@ -111,6 +111,8 @@ def _device(plan: Plan) -> tuple[str, str]:
     if numbers == [-1]:
         numbers = list(range(torch.cuda.device_count()))
     several = f"gpus is {launch.gpus!r}, but {launch.frame} is not distributed: training on GPU {numbers[0]} alone"
+    if plan.is_distributed:
+        several = f"gpus is {launch.gpus!r}: GPU {numbers[0]} learns, the other processes act on the CPU"
     return f"cuda:{numbers[0]}", several if len(numbers) > 1 else ""
 
 
@@ -275,8 +277,9 @@ def training_config(plan: Plan, parts: Parts, env: Mapping[str, Any], test_episo
             "total_steps": 10**12,  # the limit is in episodes
             "seed": plan.seed,
             "device": parts.model.device,
-            "workers": plan.launch.workers,
+            "workers": plan.workers,
             "engine": plan.launch.engine,
+            "num_nodes": plan.launch.num_nodes,
             "env": env,
             "algorithm": {"name": plan.algorithm, **to_mapping(parts.settings)},
             "model": parts.model,

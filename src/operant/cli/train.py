@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -98,6 +99,8 @@ def _settings(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
     from operant.cli._training_progress import progress_for
+    from operant.cli.join import say
+    from operant.training.machines import is_other_machine, join_run, meeting_place
     from operant.training.running import resume, train
     from operant.training.targets import load_config
 
@@ -108,6 +111,8 @@ def _train(args: argparse.Namespace, changes: list[str], resumed: bool) -> int:
             )
     else:
         config = load_config(args.target, changes)
+        if is_other_machine(config.num_nodes, config.engine):
+            return join_run(meeting_place(os.environ), (lambda _: None) if args.quiet or args.json else say)
         with progress_for(config, args.quiet or args.json) as observer:
             result = train(config, observer=observer, root=args.root)
     if args.json:

@@ -111,6 +111,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         mass /= least
         return slot, np.asarray(mass**-self.beta, dtype=np.float32)
 
+    @property
+    def mass(self) -> float:
+        self._enter_new_rows()
+        return self._tree.total
+
+    def masses(self, index: Array) -> Array:
+        return self._tree.get(index)
+
     def update_priorities(self, index: Array, priority: Array, generation: Array) -> None:
         """Set the priorities of steps drawn earlier; those that have been overwritten since are left alone."""
         if not index.size:

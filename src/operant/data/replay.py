@@ -340,6 +340,15 @@ class ReplayBuffer:
         first[1:] &= ~mask[:-1]
         return batch | {"mask": mask, "first": first, "index": slot, "generation": generation}
 
+    @property
+    def mass(self) -> float:
+        """What all steps together count when one is drawn; alike, each counts 1."""
+        return float(len(self))
+
+    def masses(self, index: Array) -> Array:
+        """What each of these steps counts."""
+        return np.ones(len(index))
+
     def update_priorities(self, index: Array, priority: Array, generation: Array) -> None:
         """Nothing here; a prioritised buffer draws in proportion to them."""
 

@@ -9,6 +9,7 @@ from operant.framework.errors import (
     QueueClosed,
     RemoteError,
     SharingWarning,
+    TotalBroken,
     WorkerDied,
 )
 from operant.framework.labels import match_labels
@@ -28,6 +29,7 @@ __all__ = [
     "Standalone",
     "StepTimer",
     "Task",
+    "TotalBroken",
     "WorkerDied",
     "match_labels",
 ]

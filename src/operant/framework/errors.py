@@ -19,6 +19,10 @@ class QueueClosed(FrameworkError):
     """The worker that hosts a queue has left, so the queue can neither give nor take any more."""
 
 
+class TotalBroken(FrameworkError):
+    """A sum over all workers cannot be made: one of them died, or the run ends."""
+
+
 class Interrupted(FrameworkError):
     """A wait was ended because another middleware of the same pass failed; that failure is what surfaces."""
 

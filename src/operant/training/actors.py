@@ -19,6 +19,7 @@ from operant.data.trees import tree_stack
 from operant.envs import make_env
 from operant.framework import Context, Task
 from operant.framework.parallel.router import Router
+from operant.framework.parallel.standalone import current_router
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.collecting import Collector, Rollout
 from operant.training.config import TrainConfig
@@ -50,8 +51,19 @@ def queue_size(config: TrainConfig) -> int:
     return max(1, config.workers)
 
 
+def shard_queue(shard: int) -> str:
+    """Where a shard of replay takes trajectories."""
+    return f"replay/{shard}"
+
+
 def collect_for_learner(config: TrainConfig) -> None:
-    """The main function of a worker."""
+    """The main function of a worker, and of the shards of replay, whose numbers follow those of the workers."""
+    here = current_router.get()
+    if here is not None and (here.node_id or 0) > config.workers:
+        from operant.training.shards import hold_replay
+
+        hold_replay(config)
+        return
     with quick_arithmetic(), Task(labels="collect") as task:
         actor = _Actor(task, config)
         for middleware in (actor.take_weights, actor.collect, actor.send):
@@ -78,7 +90,7 @@ class _Actor:
         env = make_env(
             settings.id, rows, seed=int(seeds[0]), wrappers=list(settings.wrappers), **dict(settings.arguments)
         )
-        _tell_of_steps(env, router)
+        tell_of_steps(env, router)
         self.policy: Policy = algorithm.make_policy(
             env.single_observation_space,
             env.single_action_space,
@@ -102,6 +114,9 @@ class _Actor:
         self._work: Any = None
         self._began = time.perf_counter()
         self._queue = task.queue(QUEUE, queue_size(config), host=0)
+        shards = range(config.replay_shards)
+        self._shards = [task.queue(shard_queue(n), queue_size(config), host=config.workers + 1 + n) for n in shards]
+        self._sent = self.index
         task.expose("state", self.collector.state_dict)
         saved = task.call(0, "begin", self.index) if life == 0 else None
         if saved is None:
@@ -164,6 +179,9 @@ class _Actor:
         }
         episodes.returns.clear()
         episodes.lengths.clear()
+        if self._shards:  # one after the other; the learner only hears of it
+            self._sent += 1
+            self._shards[self._sent % len(self._shards)].put(message.pop("data"))
         self._queue.put(message)
         self._began = now
 
@@ -177,7 +195,7 @@ def _steps_of_a_message(spec: DataSpec) -> int:
     return max(_CHUNK, _SEQUENCES * (spec.burn_in + spec.length) if spec.unit == "sequence" else 0)
 
 
-def _tell_of_steps(env: Any, router: Router) -> None:
+def tell_of_steps(env: Any, router: Router) -> None:
     """Count each step as a sign of life: a rollout may take longer than a worker may be silent."""
     step, alive = env.step, router.supervisor.pass_made
 

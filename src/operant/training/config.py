@@ -54,6 +54,9 @@ class EvaluationSettings:
     )
     episodes: int = setting(20, "episodes of each evaluation; more: less noise in which policy is the best, more time")
     num_envs: int = setting(0, "environments that step together, 0: one for each episode, at most 32; more: quicker")
+    process: bool = setting(
+        False, "evaluate in a process of its own while learning goes on; what it finds counts a little later"
+    )
     seed: int = setting(1_000_000, "added to the seed of the training")
     arguments: dict[str, Any] = setting({}, "arguments of the environment that differ here, such as held-out maps")
     stop_value: float | None = setting(None, "end the training when the mean return reaches this")
@@ -61,6 +64,10 @@ class EvaluationSettings:
         0,
         "most frames of a film of each evaluation's first episode, 0: no film; more: longer films, more time and disk",
     )
+
+    def __post_init__(self) -> None:
+        if self.process and self.frames:
+            raise UsageError("evaluation.frames films where the training is: it is 0 with evaluation.process")
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,15 @@ class TrainConfig:
     )
     workers: int = setting(
         0, "processes that collect for this one, 0: it collects by itself; more: quicker where acting takes the time"
+    )
+    replay_shards: int = setting(
+        0, "processes that hold replay for workers, each a part, 0: this one does; more: this one only learns"
+    )
+    learners: int = setting(
+        1, "processes that learn together, each with its share of the environments and of every minibatch (ppo)"
+    )
+    num_nodes: int = setting(
+        1, "machines that workers and learners are spread over; the others run `operant join`, or this under Slurm"
     )
     engine: str = setting("local", "who starts the workers: local, or ray, which spreads them over its machines")
     schedule: str = setting(
@@ -156,8 +172,34 @@ class TrainConfig:
                 raise UsageError(f"{name} is {' or '.join(known)}; got {value!r}{nearest(value, known)}")
         if self.workers and self.env.workers:
             raise UsageError("workers collect in environments of their own: set workers or env.workers, not both")
-        if self.workers and self.silence <= 0:
+        if self.num_nodes < 1 or (self.num_nodes > 1 and not self.workers and self.learners == 1):
+            raise UsageError(f"num_nodes is {self.num_nodes}: 1 or more, and workers or learners to spread over them")
+        if self.replay_shards:
+            self._check_shards()
+        self._check_learners()
+        if (self.workers or self.learners > 1) and self.silence <= 0:
             raise UsageError(f"silence is {self.silence:g}; it is a number of seconds above 0")
+
+    def _check_shards(self) -> None:
+        spec = find_algorithm(self.algorithm["name"])[0].data_spec(self.algorithm_settings)
+        if self.replay_shards < 0 or not self.workers:
+            raise UsageError(f"replay_shards is {self.replay_shards}: 0 or more, and workers that fill them")
+        if spec.source != "replay" or self.schedule == "lockstep":
+            raise UsageError("replay_shards is for algorithms that learn from replay, and for schedule=free")
+
+    def _check_learners(self) -> None:
+        if self.learners == 1:
+            return
+        if self.learners < 1 or self.learners > self.env.num_envs:
+            raise UsageError(
+                f"learners is {self.learners}; it is 1 or more, and at most env.num_envs={self.env.num_envs}: each "
+                "learner acts in environments of its own"
+            )
+        kind = find_algorithm(self.algorithm["name"])[0]
+        if not vars(kind).get("learns_together", False):  # its own word: what is derived from one may learn otherwise
+            raise UsageError(f"learners is {self.learners}, but {self.algorithm['name']} learns alone")
+        if self.workers or self.env.workers:
+            raise UsageError("each of several learners collects by itself: workers and env.workers are 0 beside them")
 
     def policy(self, name: str) -> tuple[str, Any, ModelSettings]:
         """The algorithm of one of several policies, its settings and its networks."""

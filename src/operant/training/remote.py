@@ -25,6 +25,7 @@ from operant.framework.parallel.router import Router
 from operant.training.actors import QUEUE, collect_for_learner, environments_of, in_rounds, queue_size
 from operant.training.collecting import Collector, only
 from operant.training.config import TrainConfig
+from operant.training.machines import placement
 from operant.training.sources import Source, learn_from_replay, make_replay
 
 Message = dict[str, Any]
@@ -75,15 +76,16 @@ class Remote(Source):
 
     @contextmanager
     def connected(self) -> Iterator[Standalone | None]:
-        config, nodes = self.config, range(1, self.config.workers + 1)
-        labels = {0: ["learn"], **{node: ["collect"] for node in nodes}}
+        config = self.config
+        roles = ["learn", *["collect"] * config.workers, *["replay"] * config.replay_shards]
         try:
             beside = Parallel.beside(
-                config.workers,
+                len(roles) - 1,
                 collect_for_learner,
                 config,
-                engine=cast(Any, config.engine),
-                labels=labels,
+                **placement(config, self.say, lambda news: self._news.append(news)),
+                labels={node: [role] for node, role in enumerate(roles)},
+                topology="mesh" if config.replay_shards else "star",
                 stall_timeout=config.silence,
                 on_restart=self._restarted,
             )
@@ -289,10 +291,13 @@ class RemoteReplay(Remote):
         metrics: Metrics = {}
         for number in range(updates):
             self.algorithm.measure = measure and number == updates - 1
-            metrics = learn_from_replay(self.algorithm, self.buffer, self.rng)
+            metrics = self._update() or metrics
         self.train_iter += updates
         self._drawn += updates * self.spec.batch
         return metrics
+
+    def _update(self) -> Metrics:
+        return learn_from_replay(self.algorithm, self.buffer, self.rng)
 
     def figures(self) -> Metrics:
         return super().figures() | {"replay/ratio": self._drawn / max(1, self.collector.env_step)}
@@ -316,5 +321,9 @@ def make_remote_source(
         raise UsageError(
             f"{config.algorithm['name']} learns from recorded data: there is nothing to collect, workers=0"
         )
+    if config.replay_shards:
+        from operant.training.shards import ShardedReplay
+
+        return ShardedReplay(algorithm, collector, rng, config)
     kind = RemoteReplay if algorithm.data.source == "replay" else Remote
     return kind(algorithm, collector, rng, config)

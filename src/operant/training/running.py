@@ -151,6 +151,8 @@ _FIXED = (
     "policy_mapping",
     "env.num_envs",
     "env.workers",
+    "learners",
+    "replay_shards",
     "env.normalize_obs",
     "env.normalize_reward",
 )

@@ -6,6 +6,7 @@ Lightning and by middleware alike; loops that collect by themselves call `learn_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,8 @@ class Source:
         self.spec = algorithm.data
         self.train_iter = 0
         """Calls of `learn`."""
+        self.say: Callable[[str], None] = lambda _: None
+        """Into the log at once, from the training's own thread; what can wait are `news`."""
         self.inexact_reason = ""
         """Why a resumed training may differ, if not by its environments."""
         if self.spec.unit == "candidate" and collector.normalizer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from operant.envs.making import why_not_found_again
 from operant.errors import UsageError
 from operant.framework import Context, StepTimer, Task
 from operant.tracking import SummaryWriter
+from operant.training.apart import Asked, EvaluatedApart
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.checkpoints import CheckpointStore, write_weights
 from operant.training.collecting import Collector
@@ -83,7 +85,7 @@ class Training:
         self._signature = sign(self._plain_config)
         began = time.perf_counter()
         # Where others collect, one environment here tells the spaces.
-        rows = 1 if config.workers else config.env.num_envs
+        rows = 1 if config.workers else -(-config.env.num_envs // config.learners)
         self.env = self._make_env(rows, config.seed, config.env.workers)
         self._env_seconds = time.perf_counter() - began
         self.algorithm: Algorithm = make_algorithm(self.env, config)
@@ -96,6 +98,10 @@ class Training:
         )
         self.rng = np.random.default_rng([config.seed, 3])
         self.source = self._make_source()
+        self.source.say = self.say
+        self.apart = EvaluatedApart(config, self.say) if config.evaluation.process else None
+        if self.apart is not None and config.evaluation.stop_value is not None:
+            self.source.inexact_reason = self.source.inexact_reason or "it ends when an evaluation elsewhere says so"
         self.store = CheckpointStore(writer.run_dir / "checkpoints", config.checkpoint.keep)
         self.doctor = Doctor(self.algorithm.entropy_limit, patience=100)
         self.evaluations: list[tuple[int, float]] = []
@@ -125,6 +131,10 @@ class Training:
             from operant.training.remote import make_remote_source
 
             return make_remote_source(self.algorithm, self.collector, self.rng, self.config)
+        if self.config.learners > 1:
+            from operant.training.together import Together
+
+            return Together(self.algorithm, self.collector, self.rng, self.config)
         return make_source(self.algorithm, self.collector, self.rng)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
@@ -161,7 +171,13 @@ class Training:
         if math.isfinite(rounds):
             timer_every = max(1, int(min(rounds // 50, 2000)))
         try:
-            with quick_arithmetic(), self.interrupts, self.source.connected() as router, Task(router=router) as task:
+            with (
+                quick_arithmetic(),
+                self.interrupts,
+                nullcontext() if self.apart is None else self.apart.connected(),
+                self.source.connected() as router,
+                Task(router=router) as task,
+            ):
                 self._began = time.perf_counter()  # workers have started
                 for logger in self.config.loggers:
                     self.recording.add_logger(find_plugin("logger", logger)(self))
@@ -233,22 +249,41 @@ class Training:
 
     def evaluate(self, ctx: Context) -> None:
         """Evaluate the policy on seeds of its own; keep the best one. Sets ``ctx.finish`` at the stop value."""
-        if self.done or not self._is_due("evaluate", ctx):
+        if self.done:
             return
-        step = self.env_step
-        found = self.evaluate_now()
+        found: list[float] = []
+        if self._is_due("evaluate", ctx):
+            if self.apart is None:
+                found = [self.evaluate_now().mean]
+            else:
+                self._last["evaluate"] = self.env_step
+                self.apart.begin(self._asked())
+        found += self._evaluated_apart(wait=bool(ctx.finish))
         stop = self.config.evaluation.stop_value
-        if stop is not None and found.mean >= stop:
-            self.say(f"stopped at step {step}: the mean return {found.mean:.4g} has reached stop_value {stop:g}")
+        if stop is not None and max(found, default=-math.inf) >= stop:
+            self.say(
+                f"stopped at step {self.env_step}: the mean return {max(found):.4g} has reached stop_value {stop:g}"
+            )
             self._save()
             self.done = True
             ctx.finish = True
 
     def evaluate_now(self) -> Evaluation:
         """Play evaluation episodes, record it, and keep the policy if it is the best so far."""
-        step = self.env_step
-        self._last["evaluate"] = step
-        found = self.evaluation(self.config.evaluation.episodes)
+        self._last["evaluate"] = self.env_step
+        return self._judge(self._asked(), self.evaluation(self.config.evaluation.episodes))
+
+    def _asked(self) -> Asked:
+        scales = None if self.normalizer is None else self.normalizer.state_dict()
+        return Asked(self.env_step, self.algorithm.weights(), scales)
+
+    def _evaluated_apart(self, wait: bool) -> list[float]:
+        """The means of what another process has evaluated by now; with `wait`, of all that it was given."""
+        return [] if self.apart is None else [self._judge(*one).mean for one in self.apart.take(wait)]
+
+    def _judge(self, asked: Asked, found: Evaluation) -> Evaluation:
+        """Record an evaluation, and keep the policy if it is the best so far."""
+        step = asked.step
         self.evaluations.append((step, found.mean))
         # What several agents get together may always be the same, as in games; then the newest are the best.
         best = self.best is None or found.mean > self.best[1] or (bool(found.agents) and found.mean == self.best[1])
@@ -259,7 +294,7 @@ class Training:
             self.writer.add_video("evaluation/episode", self._film(), step, fps=10)
         if best:
             self.best = (step, found.mean)
-            self.save_weights(self.writer.run_dir / "best" / "weights.safetensors", found.mean)
+            self._save_weights(self.writer.run_dir / "best" / "weights.safetensors", found.mean, asked)
         self.observer.evaluated(step, found, best)
         return found
 
@@ -281,6 +316,7 @@ class Training:
 
     def _save(self) -> None:
         self._last["checkpoint"] = self.env_step
+        self._evaluated_apart(wait=True)
         state = self.state_dict()
         self.store.save(self.env_step, state)
         if "replay" in state:
@@ -311,15 +347,15 @@ class Training:
         arguments = drawable(self.env, settings.arguments) if settings.frames else settings.arguments
         return self._make_env(rows, self.config.seed + settings.seed, workers, **arguments)
 
-    def save_weights(self, path: Path, mean_return: float) -> None:
+    def _save_weights(self, path: Path, mean_return: float, asked: Asked) -> None:
         about = {
-            "step": self.env_step,
+            "step": asked.step,
             "return": mean_return,
             "config": self._plain_config,
             "signature": self._signature,
-            "normalizer": None if self.normalizer is None else self.normalizer.state_dict(),
+            "normalizer": asked.normalizer,
         }
-        write_weights(path, self.algorithm.weights(), about)
+        write_weights(path, asked.weights, about)
 
     # -- saying ------------------------------------------------------------------------------------------------------
     def _say_how(self) -> None:

@@ -80,4 +80,5 @@ def _workers(summary: RunSummary) -> str:
         f"{len(rates)} workers, {sum(rates):,.0f} steps/s, lag {said['workers/lag']:.1f}, "
         f"queue {said.get('workers/queue', 0.0):.0%}, dropped {said.get('workers/dropped', 0.0):.0f}, "
         f"restarts {said.get('workers/restarts', 0.0):.0f}"
+        + (f", lost {said['workers/lost']:.0f}" if said.get("workers/lost") else "")
     )

@@ -31,6 +31,8 @@ class Beside:
         sys_path: list[str],
         on_restart: OnRestart | None = None,
     ) -> None:
+        # Machines that have yet to join are waited for here, where the wait can be interrupted.
+        self._get_ready = getattr(engine, "wait_for_machines", None)
         self._engine = _FirstHere(engine)
         self._supervisor = Supervisor(settings, self._engine, main, sys_path, on_restart)
         self._thread = threading.Thread(target=self._supervise, name="operant-supervisor", daemon=True)
@@ -38,6 +40,12 @@ class Beside:
         self._router: Router | None = None
 
     def __enter__(self) -> Router:
+        if self._get_ready is not None:
+            try:
+                self._get_ready()
+            except BaseException:
+                self._engine.close()
+                raise
         self._thread.start()
         try:
             self._router = Router(self._engine.spec(_JOIN_TIMEOUT))

@@ -117,6 +117,8 @@ def _rank(environment: Mapping[str, str], host_name: str, hosts: list[tuple[str,
     names = [host for host, _ in hosts]
     if host_name in names:
         return names.index(host_name)
+    if environment.get("SLURM_PROCID"):
+        return int(environment["SLURM_PROCID"])
     ordinal = re.search(r"-(\d+)$", host_name.partition(".")[0])
     if ordinal is None:
         raise ValueError(

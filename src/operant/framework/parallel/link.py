@@ -36,6 +36,9 @@ class Kind(enum.IntEnum):
     REQUEST = 17
     RESPONSE = 18
     RECEIVED = 19
+    LEFT = 20
+    SUM = 21
+    TOTAL = 22
     # Between a worker and its supervisor.
     READY = 30
     DIRECTORY = 31
@@ -47,6 +50,10 @@ class Kind(enum.IntEnum):
     HEARTBEAT = 37
     TURN = 38
     TURN_OVER = 39
+    # Between the machine that began a run and those that have joined it.
+    START = 40
+    ENDED = 41
+    STOP = 42
 
 
 # Magic, kind, flags, bytes of the head, bytes of the body.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from operant.framework.errors import FrameworkError
+from operant.framework.parallel.counters import Counter
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,9 +45,11 @@ class Waiting(Protocol):
     def ending(self) -> bool: ...
 
     changed: threading.Condition
+    finish_raised: bool
 
     def wait_until(self, predicate: Callable[[], object], timeout: float | None = None, what: str = "") -> bool: ...
     def notify(self) -> None: ...
+    def counter(self, name: str) -> Counter: ...
 
 
 class TaskQueue(Protocol):
@@ -69,10 +72,35 @@ class TaskQueue(Protocol):
     def dropped(self) -> int:
         """How many items made room for newer ones, in 'drop_oldest' mode."""
 
+    @property
+    def lost(self) -> int:
+        """How many items of others were in it when a worker died that hosted it, as far as these have told."""
+
+
+def lost_items(name: str) -> str:
+    """The counter of items that went with the host of a queue: each worker adds those that it had put."""
+    return f"queue/{name}/lost"
+
+
+class Item:
+    """What lies in a queue, and who wants to know when it has left: its sender, should the host die before."""
+
+    __slots__ = ("left", "value")
+
+    def __init__(self, value: Any, left: Callable[[], None] | None = None) -> None:
+        self.value = value
+        self.left = left
+
+    def take(self) -> Any:
+        """The value, which somebody has now."""
+        if self.left is not None:
+            self.left()
+        return self.value
+
 
 @dataclass
 class _PendingPut:
-    item: Any
+    item: Item
     accepted: Callable[[bool], None]
 
 
@@ -82,19 +110,19 @@ class HostedQueue:
     def __init__(self, name: str, settings: QueueSettings) -> None:
         self.name = name
         self.settings = settings
-        self.items: deque[Any] = deque()
+        self.items: deque[Item] = deque()
         self.dropped = 0
         self._putters: deque[_PendingPut] = deque()
-        self._getters: deque[Callable[[Any], None]] = deque()
+        self._getters: deque[Callable[[Item], None]] = deque()
 
-    def offer(self, item: Any, accepted: Callable[[bool], None]) -> _PendingPut | None:
+    def offer(self, item: Item, accepted: Callable[[bool], None]) -> _PendingPut | None:
         """Take the item now, or hold it until there is room (the returned object can be taken back)."""
         if self._getters:
             self._getters.popleft()(item)
         elif len(self.items) < self.settings.maxsize:
             self.items.append(item)
         elif self.settings.mode == "drop_oldest":
-            self.items.popleft()
+            self.items.popleft().take()
             self.items.append(item)
             self.dropped += 1
             if self.dropped == 1:
@@ -110,7 +138,7 @@ class HostedQueue:
         accepted(True)
         return None
 
-    def request(self, give: Callable[[Any], None]) -> None:
+    def request(self, give: Callable[[Item], None]) -> None:
         """Give the oldest item, now or when there is one."""
         if self.items:
             give(self.items.popleft())
@@ -118,7 +146,7 @@ class HostedQueue:
         else:
             self._getters.append(give)
 
-    def forget_getter(self, give: Callable[[Any], None]) -> bool:
+    def forget_getter(self, give: Callable[[Item], None]) -> bool:
         """The getter no longer waits; False when it already has its item."""
         try:
             self._getters.remove(give)
@@ -134,7 +162,7 @@ class HostedQueue:
             return False
         return True
 
-    def return_item(self, item: Any) -> None:
+    def return_item(self, item: Item) -> None:
         """An item that was given to a worker that is gone goes back to the front."""
         if self._getters:
             self._getters.popleft()(item)
@@ -160,7 +188,7 @@ class LocalQueue:
     def put(self, item: Any, timeout: float | None = None) -> bool:
         answers: list[bool] = []
         with self._router.changed:
-            pending = self.hosted.offer(item, answers.append)
+            pending = self.hosted.offer(Item(item), answers.append)
             if pending is None:
                 self._router.notify()
                 return True
@@ -174,7 +202,7 @@ class LocalQueue:
         raise TimeoutError(f"queue {self.name!r} stayed full ({self.settings.maxsize} items) for {timeout} s")
 
     def get(self, timeout: float | None = None) -> Any:
-        given: list[Any] = []
+        given: list[Item] = []
         with self._router.changed:
             self.hosted.request(given.append)
         if not given:
@@ -186,8 +214,15 @@ class LocalQueue:
                     if in_time:
                         return None
                     raise TimeoutError(f"queue {self.name!r} stayed empty for {timeout} s")
-        self._router.notify()
-        return given[0]
+        with self._router.changed:
+            self._router.changed.notify_all()
+            return given[0].take()
+
+    def tell_what_is_left(self) -> None:
+        """At the end: items that nobody took are no longer there."""
+        if self.hosted.items:
+            level = logging.INFO if self._router.finish_raised else logging.WARNING
+            _LOG.log(level, "queue %r ends with %d items that nobody took", self.name, len(self.hosted.items))
 
     def qsize(self) -> int:
         return len(self.hosted.items)
@@ -195,3 +230,7 @@ class LocalQueue:
     @property
     def dropped(self) -> int:
         return self.hosted.dropped
+
+    @property
+    def lost(self) -> int:
+        return int(self._router.counter(lost_items(self.name)).value)

@@ -13,11 +13,12 @@ from operant.framework.parallel.link import Kind, Link
 class Request:
     """A question under way."""
 
-    __slots__ = ("answered", "error", "link", "lost", "number", "value")
+    __slots__ = ("answered", "error", "link", "lost", "number", "on_answer", "value")
 
-    def __init__(self, number: int, link: Link) -> None:
+    def __init__(self, number: int, link: Link, on_answer: Callable[[Request], None] | None = None) -> None:
         self.number = number
         self.link = link
+        self.on_answer = on_answer  # called in the hub's thread
         self.answered = False
         self.lost = False  # the peer is gone; no answer will come
         self.value: Any = None
@@ -37,8 +38,10 @@ class Requests:
         self._numbers = itertools.count(1)
         self._open: dict[int, Request] = {}
 
-    def ask(self, link: Link, operation: str, content: Any) -> Request:
-        request = Request(next(self._numbers), link)
+    def ask(
+        self, link: Link, operation: str, content: Any, on_answer: Callable[[Request], None] | None = None
+    ) -> Request:
+        request = Request(next(self._numbers), link, on_answer)
         self._open[request.number] = request
         if not self._hub.send(link, Kind.REQUEST, (request.number, operation, content)):
             self._open.pop(request.number, None)
@@ -57,6 +60,8 @@ class Requests:
                 request.value = value
             else:
                 request.error = str(value)
+            if request.on_answer is not None:
+                request.on_answer(request)
             request.answered = True
             self._notify()
         return request

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -21,12 +20,11 @@ from operant.framework.parallel.requests import Requests
 from operant.framework.parallel.snapshots import Publisher, Reader
 from operant.framework.parallel.spec import WorkerSpec
 from operant.framework.parallel.standalone import LoopSide, Standalone
+from operant.framework.parallel.sums import Sums
 from operant.framework.parallel.supervised import SupervisorLink
 from operant.framework.parallel.topology import neighbours
 from operant.framework.parallel.views import ParallelContext
 from operant.framework.parallel.wire import WireError
-
-_LOG = logging.getLogger(__name__)
 
 LINK_TIMEOUT = 60.0
 
@@ -64,7 +62,11 @@ class Router(Standalone):
         self._publisher = Publisher(self.hub)
         self._reader = Reader(self.hub, self.wait_until, lambda: self._ordinal, lambda: self.ending)
         self._requests = Requests(self.hub, self.notify)
-        self._queue_host = QueueHost(self._answer, self._hosted_queue)
+        # Who may die and come back lets the others know what is not in its queues any more.
+        tells = spec.recoverable and not spec.here
+        tell_left = (lambda link, left: self.hub.send(link, Kind.LEFT, left)) if tells else None
+        self._queue_host = QueueHost(self._answer, self._hosted_queue, tell_left)
+        self.sums = Sums(self)
         self._events = EventStream(self.hub, self, in_turns=spec.lockstep)
         self.supervisor = SupervisorLink(spec, self)
 
@@ -109,10 +111,8 @@ class Router(Standalone):
 
     def close(self) -> None:
         self._closing = True
-        for name, queue in self._hosted.items():
-            if queue.qsize():
-                level = logging.INFO if self.finish_raised else logging.WARNING
-                _LOG.log(level, "queue %r ends with %d items that nobody took", name, queue.qsize())
+        for queue in self._hosted.values():
+            queue.tell_what_is_left()
         self._events.close()
         self._calls.close()
         self._send_counts()
@@ -281,6 +281,9 @@ class Router(Standalone):
             self._queues[name] = queue
             return queue
 
+    def _remote_queues(self) -> list[RemoteQueue]:
+        return [queue for queue in self._queues.values() if isinstance(queue, RemoteQueue)]
+
     def _hosted_queue(self, name: str, settings: QueueSettings) -> HostedQueue:
         queue = self._hosted.get(name)
         if queue is None:
@@ -369,6 +372,9 @@ class Router(Standalone):
             self._reader.remove_link(link)
             self._requests.remove_link(link)
             self._queue_host.remove_link(link)
+            self.sums.link_lost(link)
+            for queue in self._remote_queues():
+                queue.link_lost(link)
             self._events.remove_link(link)
             self.changed.notify_all()
         ours = link.node_id in self.spec.node_ids
@@ -408,6 +414,13 @@ class Router(Standalone):
         elif kind is Kind.RECEIVED:
             with self.changed:
                 self._queue_host.received(link, value)
+        elif kind is Kind.LEFT:
+            for queue in self._remote_queues():
+                queue.items_left(*value)
+        elif kind in (Kind.SUM, Kind.TOTAL):
+            with self.changed:
+                self.sums.receive(link, kind, value)
+                self.changed.notify_all()
         elif kind is Kind.PING:
             self.hub.send(link, Kind.PONG)
         elif kind is Kind.PONG:

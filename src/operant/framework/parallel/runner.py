@@ -97,10 +97,14 @@ class Parallel:
         n_workers: int,
         main: Callable[..., Any],
         *args: Any,
-        engine: Literal["local", "ray"] = "local",
+        engine: Literal["local", "ray", "nodes"] = "local",
         labels: Labels | Mapping[int, Labels] = None,
         stall_timeout: float | None = None,
+        address: str | None = None,
+        n_machines: int = 1,
+        say: Callable[[str], None] | None = None,
         on_restart: OnRestart | None = None,
+        topology: Topology = "star",
         ray_options: Mapping[str, Any] | None = None,
     ) -> Beside:
         """A context in which `main` runs in so many workers beside this process, which goes on as node.0:
@@ -109,19 +113,24 @@ class Parallel:
 
         A worker that fails is replaced, without the state of its earlier life, and `on_restart` is told; the context
         ends all of them. This process may take as long as it likes for a pass: `stall_timeout` is not for it.
+
+        With ``engine='nodes'`` they are spread over `n_machines`, of which the others join at `address` (a
+        ``tcp://host:port``, see `operant join`); `say` is told who comes and goes.
         """
         refuse_unguarded_main()
         settings = RunnerSettings(
             n_parallel_workers=n_workers + 1,
-            topology="star",
+            topology=topology,
             engine=engine,
             labels=labels,
+            address=address,
+            n_machines=n_machines,
             auto_recover=True,
             recover_every=_NEVER,
             stall_timeout=stall_timeout,
             ray_options=ray_options,
         )
-        return Beside(settings, _engine(settings), _pack(main, args, {}), list(sys.path), on_restart)
+        return Beside(settings, _engine(settings, say), _pack(main, args, {}), list(sys.path), on_restart)
 
 
 def _needs_no_other_process(settings: RunnerSettings) -> bool:
@@ -135,7 +144,11 @@ def _needs_no_other_process(settings: RunnerSettings) -> bool:
     )
 
 
-def _engine(settings: RunnerSettings) -> Engine:
+def _engine(settings: RunnerSettings, say: Callable[[str], None] | None = None) -> Engine:
+    if settings.engine == "nodes":
+        from operant.framework.parallel.nodes_engine import NodesEngine
+
+        return NodesEngine(settings, say)
     if settings.engine == "ray":
         from operant.framework.parallel.ray_engine import RayEngine
 

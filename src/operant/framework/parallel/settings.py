@@ -24,7 +24,7 @@ class RunnerSettings:
 
     n_parallel_workers: int
     topology: Topology = "mesh"
-    engine: Literal["local", "ray"] = "local"
+    engine: Literal["local", "ray", "nodes"] = "local"
     attach_to: Sequence[str] = ()
     protocol: Literal["ipc", "tcp"] = "ipc"
     address: str | None = None
@@ -38,12 +38,14 @@ class RunnerSettings:
     schedule: Literal["free", "lockstep"] = "free"
     secret: str | bytes | None = None
     ray_options: Mapping[str, Any] | None = None
+    n_machines: int = 1
+    """With engine 'nodes': this one, and those that join at `address`."""
 
     def __post_init__(self) -> None:
         if self.n_parallel_workers < 1:
             raise ValueError(f"a run has at least one worker; n_parallel_workers={self.n_parallel_workers}")
         _one_of("topology", self.topology, TOPOLOGIES)
-        _one_of("engine", self.engine, ("local", "ray"))
+        _one_of("engine", self.engine, ("local", "ray", "nodes"))
         _one_of("protocol", self.protocol, ("ipc", "tcp"))
         _one_of("schedule", self.schedule, ("free", "lockstep"))
         if isinstance(self.attach_to, str):
@@ -67,7 +69,7 @@ class RunnerSettings:
     @property
     def reaches_out(self) -> bool:
         """Whether processes take part that this runner does not start."""
-        return self.protocol == "tcp" or bool(self.attach_to)
+        return self.protocol == "tcp" or bool(self.attach_to) or self.engine == "nodes"
 
     def nodes(self) -> list[int]:
         return _spread(self.node_ids, self.n_parallel_workers, 0, "node_ids")

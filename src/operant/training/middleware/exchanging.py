@@ -67,7 +67,8 @@ def trajectory_sender(task: Task, name: str = "trajectories", maxsize: int = 8) 
 def trajectory_receiver(task: Task, name: str = "trajectories", maxsize: int = 8, timeout: float | None = None) -> Any:
     """Take the next trajectory that a worker sent; waits for it.
 
-    Reads nothing. Writes ``ctx.trajectory`` (an empty list when the senders are done) and ``ctx.env_step``; kept.
+    Reads nothing. Writes ``ctx.trajectory`` (an empty list when the senders are done), ``ctx.env_step``, and
+    ``ctx.lost``, how many trajectories lay in the queue when an earlier life of its host died; kept.
     """
     queue = task.queue(name, maxsize)
 
@@ -78,6 +79,7 @@ def trajectory_receiver(task: Task, name: str = "trajectories", maxsize: int = 8
         except (QueueClosed, TimeoutError):
             ctx.trajectory = []
         ctx.env_step += sum(len(step["reward"]) for step in ctx.trajectory)
-        ctx.keep("env_step")
+        ctx.lost = queue.lost
+        ctx.keep("env_step", "lost")
 
     return _trajectory_receiver

@@ -124,7 +124,7 @@ def checkpoint_saver(store: CheckpointStore, stateful: Stateful, *, every: int) 
 def logger(writer: SummaryWriter, *, every: int = 1) -> Any:
     """Record what is known, every so many environment steps and at the end.
 
-    Reads ``ctx.env_step``, ``ctx.metrics``, ``ctx.eval_value``, ``ctx.epsilon``. Writes nothing.
+    Reads ``ctx.env_step``, ``ctx.metrics``, ``ctx.eval_value``, ``ctx.epsilon``, ``ctx.lost``. Writes nothing.
     """
     last = -every
 
@@ -135,7 +135,11 @@ def logger(writer: SummaryWriter, *, every: int = 1) -> Any:
             return
         last = step
         writer.add_scalars({f"train/{name}": value for name, value in (ctx.get("metrics") or {}).items()}, step)
-        for name, tag in (("eval_value", "evaluation/return"), ("epsilon", "train/epsilon")):
+        for name, tag in (
+            ("eval_value", "evaluation/return"),
+            ("epsilon", "train/epsilon"),
+            ("lost", "workers/lost"),
+        ):
             if name in ctx:
                 writer.add_scalar(tag, float(ctx[name]), step)
 

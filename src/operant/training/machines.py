@@ -1,0 +1,72 @@
+"""A training on several machines: where the others join, and which of them this one is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from operant.errors import OperantError, UsageError
+from operant.framework.errors import AuthenticationError, FrameworkError
+from operant.framework.parallel.addresses import DEFAULT_PORT, split_address
+from operant.framework.parallel.cluster import find_place
+from operant.framework.parallel.nodes_engine import WAIT_FOR_MACHINES, join, own_address
+from operant.framework.parallel.settings import SECRET_VARIABLE
+from operant.training.config import TrainConfig
+
+ADDRESS_VARIABLE = "OPERANT_ADDRESS"
+"""``host:port`` where other machines reach the one that learns, where it cannot know that by itself."""
+
+
+def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[str], None]) -> dict[str, Any]:
+    """How `Parallel.beside` is told where the processes of a training go.
+
+    `say` tells at once what somebody has to do; `news` is told from other threads who came and went.
+    """
+    if config.num_nodes == 1 or config.engine != "local":
+        return {"engine": config.engine}
+    if not os.environ.get(SECRET_VARIABLE):
+        raise UsageError(
+            f"num_nodes is {config.num_nodes}: the machines need a secret that all of them know, in the variable "
+            f"{SECRET_VARIABLE} (such as `openssl rand -hex 16` makes)"
+        )
+    address, others = meeting_place(os.environ), config.num_nodes - 1
+    how = "they run this command too" if find_place(os.environ) else f"run there: operant join {address}"
+    say(f"waiting for {others} other machine{'s' * (others > 1)} with the same {SECRET_VARIABLE}; {how}")
+    return {"engine": "nodes", "n_machines": config.num_nodes, "address": address, "say": news}
+
+
+def meeting_place(environment: Mapping[str, str]) -> str:
+    """Where the machine that learns listens for the others."""
+    place = find_place(environment)
+    if place is not None:
+        host, port = place.hosts[0]
+        return f"tcp://{host}:{port}"
+    given = environment.get(ADDRESS_VARIABLE)
+    if not given:
+        return own_address(DEFAULT_PORT)
+    host, colon, port_text = given.rpartition(":")
+    return f"tcp://{host}:{port_text}" if colon and port_text.isdigit() else f"tcp://{given}:{DEFAULT_PORT}"
+
+
+def is_other_machine(num_nodes: int, engine: str) -> bool:
+    """Whether this process was started on a machine that only helps, by Slurm or by ``OPERANT_NODES``."""
+    place = find_place(os.environ) if num_nodes > 1 and engine == "local" else None
+    return place is not None and place.rank > 0
+
+
+def join_run(address: str, say: Callable[[str], None]) -> int:
+    """Help the run at an address until it is done; the exit code of a command."""
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    secret = os.environ.get(SECRET_VARIABLE, "")
+    if not secret:
+        raise UsageError(f"a machine joins with the secret that the run's machine knows: set {SECRET_VARIABLE}")
+    try:
+        ended = join(address, secret.encode(), WAIT_FOR_MACHINES, say)
+    except (AuthenticationError, FrameworkError, OSError) as error:
+        raise OperantError(f"could not join {address}: {error}") from None
+    say("the run is over" if ended else "the machine that learns is gone: its workers here were ended")
+    return 0 if ended else 1

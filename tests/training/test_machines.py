@@ -1,0 +1,112 @@
+"""A training whose workers are spread over machines (here: over programs that join it)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.machine import free_port, patience, spawned
+from tests.training.test_remote import IMPALA, config, root
+
+from operant.errors import OperantError, UsageError
+from operant.tracking import Run
+from operant.training import load_config, train
+from operant.training.machines import is_other_machine, join_run, meeting_place
+
+__all__ = ["root"]  # a fixture
+SECRET = "between the machines"
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> str:
+    place = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("OPERANT_ADDRESS", place)
+    monkeypatch.setenv("OPERANT_SECRET", SECRET)
+    return place
+
+
+@pytest.fixture
+def machine(address: str) -> Iterator[psutil.Popen]:
+    words = [sys.executable, "-m", "operant", "join", f"tcp://{address}"]
+    with psutil.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+class Lost:
+    """Looks on, and takes the other machine away once there have been some points."""
+
+    def __init__(self, machine: psutil.Popen) -> None:
+        self.machine, self.points, self.workers = machine, 0, list[psutil.Process]()
+        self.sentences: list[str] = []
+
+    def said(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def point(self, *_: Any) -> None:
+        self.points += 1
+        if self.points == 3:
+            self.workers = spawned(psutil.Process(self.machine.pid))
+            for one in [psutil.Process(self.machine.pid), *self.workers]:
+                one.kill()
+
+    def evaluated(self, *_: Any) -> None: ...
+
+
+def test_training_goes_on_through_the_loss_of_a_machine(root: Path, machine: psutil.Popen) -> None:
+    looking_on = Lost(machine)
+    result = train(config(IMPALA, 40_000, num_nodes=2), observer=looking_on, root=root)
+    assert len(looking_on.workers) == 1  # one of two workers was there
+    assert result.final_return >= 18.0
+    said = "\n".join(looking_on.sentences)
+    assert "waiting for 1 other machine" in said and "operant join tcp://127.0.0.1:" in said and SECRET not in said
+    assert "has joined" in said and "is lost, with 1 workers" in said and "worker 1 is replaced" in said
+    assert Run.open(result.run_id, root).latest("workers/restarts").value == 1.0
+    assert not spawned()
+
+
+@pytest.mark.long
+def test_a_machine_that_helped_ends_with_the_run(root: Path, machine: psutil.Popen) -> None:
+    result = train(config(IMPALA, 4_000, num_nodes=2), root=root)
+    assert result.steps >= 4_000
+    assert machine.wait(patience(30)) == 0
+    assert "joined the run" in machine.stderr.read()
+
+
+def test_what_is_missing_is_said(address: str, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    with pytest.raises(UsageError, match="an address is tcp://host:port"):
+        join_run("somewhere", print)
+    with pytest.raises(UsageError, match="workers or learners to spread over them"):
+        load_config("cartpole-impala", ["num_nodes=2"])
+    monkeypatch.delenv("OPERANT_SECRET")
+    with pytest.raises(UsageError, match="a secret that all of them know"):
+        train(config(IMPALA, 1_000, num_nodes=2), root=root)
+    with pytest.raises(UsageError, match="set OPERANT_SECRET"):
+        join_run(f"tcp://{address}", print)
+    monkeypatch.setenv("OPERANT_SECRET", "another")
+    monkeypatch.setattr("operant.training.machines.WAIT_FOR_MACHINES", 0.1)
+    with pytest.raises(OperantError, match="could not join"):
+        join_run(f"tcp://{address}", print)
+
+
+def test_under_slurm_the_first_learns_and_the_others_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "SLURM_PROCID": "1",
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NODELIST": "n[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    }
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert is_other_machine(2, "local") and not is_other_machine(1, "local") and not is_other_machine(2, "ray")
+    assert meeting_place(os.environ) == "tcp://n1:50515"
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    assert not is_other_machine(2, "local")
