@@ -42,6 +42,7 @@ EPISODES, ROWS = 200, 50
 RESULTS = Path(__file__).with_name("wildfire_learning.jsonl")
 PRESETS = ("wildfire-ppo", "wildfire-dqn", "wildfire-marl")
 RULES = ("none", "random", "greedy")
+UNWATCHED = ("evaluation.frames=0", "evaluation.every=1000000000")  # they are judged here
 Act = Callable[[WildfireVector, Any], Any]
 Result = dict[str, float]
 Work = Callable[[TrainConfig, int], Result]
@@ -162,8 +163,9 @@ class Kept:
             self._results[row.pop("key")] = row
 
     def get(self, name: str, config: TrainConfig, seed: int, work: Work) -> Result | None:
-        settings = {key: value for key, value in to_mapping(config).items() if key not in ("name", "seed")}
-        settings["asked"] = [EPISODES, ROWS]
+        apart = ("name", "seed", "evaluation", "checkpoint", "log")  # what makes no other policy
+        settings = {key: value for key, value in to_mapping(config).items() if key not in apart}
+        settings["asked"] = [EPISODES, ROWS, config.evaluation.arguments]
         print_ = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:12]
         key = f"{name}, {print_}, seed {seed}"
         if key not in self._results and not self._only_look:
@@ -219,7 +221,7 @@ def main() -> None:
         config = load_config(preset, chosen.set)
 
         def work(config: TrainConfig, seed: int, preset: str = preset) -> Result:
-            return learned(load_config(preset, [*chosen.set, f"seed={seed}"]), seed)
+            return learned(load_config(preset, [*chosen.set, f"seed={seed}", *UNWATCHED]), seed)
 
         show(preset, rows(preset, config, work), rivals[config.env.arguments.get("num_agents", 1)])
 

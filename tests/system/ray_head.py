@@ -28,6 +28,8 @@ class Head(NamedTuple):
     """Where jobs are submitted."""
     address: str
     """Where drivers connect."""
+    folder: Path
+    """Where it keeps its files."""
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
             f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
             "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
         ]  # fmt: skip
-        found = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.2:{port}")
+        found = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.2:{port}", place / "r")
         process = _start(argv, place, found)
         try:
             yield found

@@ -5,23 +5,34 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.prometheus import Searching, answers, ask, free_port, query
+from tests.cluster.proxy import Proxy
 from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.ray_head import Head, running_head, second_node
+from tests.web.serving import Page
 
 from operant.assessors import AssessResult
+from operant.cli import main
+from operant.cluster.monitoring.dashboard import PANELS
 from operant.framework import Parallel, WorkerDied
 from operant.hpo import R, choice, hpo, report
 from operant.sites import Site, Submission
 from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
 from operant.sites.ray import RaySite
 from operant.testing import SiteContract
+from operant.tracking import Run, SummaryWriter
 from operant.training import train
 
 MAINS = Path(__file__).parents[1] / "framework"
@@ -210,3 +221,130 @@ class _Last:
 
     def job_end(self, job_id: str) -> None:
         pass
+
+
+# -- jobs by `operant cluster`: submitted with their files, followed, stopped, their runs fetched ----------------------
+
+
+_PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from operant.tracking import SummaryWriter
+
+print("files:", sorted(path.name for path in Path.cwd().iterdir()), os.environ["COLOUR"], flush=True)
+with SummaryWriter("walk") as writer:
+    for step in range(20):
+        writer.add_scalar("height", step * 0.5, step)
+        print("step", step, flush=True)
+        time.sleep(0.1)
+    folder = Path(os.environ["OPERANT_DIR"], "runs", writer.run_id, "checkpoints")
+    folder.mkdir()
+    (folder / "last.npz").write_bytes(b"weights" * 100_000)
+sys.exit(3)
+"""
+
+
+def _submitting(head: str, *words: str, folder: Path) -> subprocess.Popen[str]:
+    verb, *rest = words
+    return subprocess.Popen(
+        [sys.executable, "-m", "operant", "cluster", verb, "--address", head, *rest],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+    )  # fmt: skip
+
+
+def test_a_job_is_followed_over_a_cut_and_its_run_comes_home(head: Head, tmp_path: Path) -> None:
+    for name in (".git", ".venv", ".operant", "data"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "large.bin").write_bytes(b"x")
+    (tmp_path / "walk.py").write_text(_PROGRAM)
+    port = int(head.dashboard.rpartition(":")[2])
+    with Proxy(port) as proxy:
+        words = ["submit", "--python", sys.executable, "--env", "COLOUR=blue", "--exclude", "data", "--name", "walk-1"]
+        command = ["--", sys.executable, "walk.py"]
+        process = _submitting(f"http://127.0.0.1:{proxy.port}", *words, *command, folder=tmp_path)
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if line == "step 2\n":
+                proxy.cut()
+        _, said = process.communicate(timeout=patience(120))
+        assert process.returncode == 3, said
+    assert "files: ['.operant-job', 'walk.py'] blue" in lines
+    steps = [line for line in lines if line.startswith("step")]
+    assert steps == [f"step {number}" for number in range(20)], "each line once, though the connection was cut"
+    (run,) = (tmp_path / ".operant" / "runs").iterdir()
+    heights = Run.open(run.name, root=tmp_path / ".operant").scalars("height")["value"]
+    assert heights.tolist() == [0.5 * step for step in range(20)]
+    assert (run / "checkpoints" / "last.npz").read_bytes() == b"weights" * 100_000
+
+
+def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(head: Head, tmp_path: Path) -> None:
+    words = ["submit", "--no-fetch", "--working-dir", "", "--name", "endless-1", "--", "echo begun; sleep 600"]
+    process = _submitting(head.dashboard, *words, folder=tmp_path)
+    assert process.stdout is not None
+    wait_until(lambda: "begun" in process.stdout.readline(), "the job's first line", 120)  # type: ignore[union-attr]
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=patience(60))
+    assert process.returncode == 130 and "endless-1 goes on" in said
+    listed, _ = _submitting(head.dashboard, "jobs", folder=tmp_path).communicate()
+    assert any(line.split()[:2] == ["endless-1", "RUNNING"] and "sleep 600" in line for line in listed.splitlines())
+    following = _submitting(head.dashboard, "logs", "endless-1", folder=tmp_path)
+    stopped, _ = _submitting(head.dashboard, "stop", "endless-1", folder=tmp_path).communicate()
+    assert "endless-1 is stopped" in stopped
+    printed, _ = following.communicate(timeout=patience(60))
+    assert following.returncode == 130 and "begun" in printed, "a job that somebody stopped ends as by ctrl-C"
+
+
+def test_who_refuses_jobs_is_told_in_one_sentence(head: Head, tmp_path: Path) -> None:
+    for address, env, told in [
+        (head.dashboard, {"RAY_AUTH_TOKEN": "0" * 64}, "Ray refuses: "),
+        ("http://127.0.0.1:9", {}, "the head does not answer"),
+    ]:
+        words = [sys.executable, "-m", "operant", "cluster", "jobs", "--address", address]
+        done = subprocess.run(
+            words, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's package prometheus")
+def test_prometheus_scrapes_a_training_a_search_the_page_and_ray(
+    head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`operant monitor start` finds them by itself, and every chart of our dashboard has data."""
+    root = tmp_path / ".operant"
+    root.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPERANT_METRICS", "0")
+    port = free_port()
+    training = [sys.executable, "-m", "operant", "train", "cartpole-ppo", "total_steps=100_000_000", "log.every=2000"]
+    with Page(root), ExitStack() as stack:
+        trainer = stack.enter_context(subprocess.Popen(training, stdout=subprocess.DEVNULL))
+        stack.callback(trainer.kill)
+        search = stack.enter_context(Searching())
+        writer = stack.enter_context(SummaryWriter("busy"))
+        figures = {"workers/queue": 3.0, "workers/lag": 1.5, "workers/restarts": 0.0, "system/gpu0_percent": 80.0}
+        assert main(["monitor", "start", "--port", str(port), "--ray", str(head.folder), "--interval", "1s"]) == 0
+        stack.callback(lambda: main(["monitor", "stop"]))
+        missing = {one.title: one.query for one in PANELS}
+        deadline, step = time.monotonic() + patience(90), 0
+        while missing:
+            assert time.monotonic() < deadline, missing
+            step += 1
+            writer.add_scalars(figures, step)
+            missing = {title: text for title, text in missing.items() if not query(port, text)}
+            time.sleep(0.5)
+        jobs = query(port, "count by (job, operant) (up == 1)")
+        assert {(one["metric"]["job"], one["metric"].get("operant")) for one in jobs} >= {
+            ("operant", "page"), ("operant", "program"), ("ray", None),
+        }  # fmt: skip
+        assert {one["metric"]["run"].partition("-2")[0] for one in query(port, "operant_run_step")} >= {
+            "busy",
+            "cartpole-ppo",
+        }
+        assert query(port, 'operant_jobs{state="RUNNING"} == 1') and search.is_alive()
+        rules = json.loads(ask(port, "/api/v1/rules"))["data"]["groups"][0]["rules"]
+        assert len(rules) >= 5 and all(one["health"] == "ok" for one in rules)
+        assert main(["monitor", "start", "--port", str(port)]) == 0 and "runs already" in capsys.readouterr().out
+    wait_until(lambda: not answers(port), "the end of Prometheus")

@@ -15,7 +15,7 @@ from tests.machine import patience
 from tests.web.asking import Client, MadeSearch, record_run
 from tests.web.serving import Page
 
-from operant.web.metrics import Gauge, render
+from operant._util.prometheus import Metric, render
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
@@ -69,7 +69,7 @@ def test_what_is_told(root: Path) -> None:
 
 
 def test_odd_values_and_labels_are_escaped() -> None:
-    gauge = Gauge("operant_x", "Odd.")
+    gauge = Metric("operant_x", "Odd.")
     gauge.add(float("inf"), run='a"b\\c\nd')
     gauge.add(float("nan"), run="\udcff")
     gauge.add(None, run="absent")

@@ -41,6 +41,14 @@ def parse_yaml(text: str, what: str) -> Any:
         raise UsageError(f"a value in {what} cannot be read: {error}") from None
 
 
+def yaml_text(content: Any) -> str:
+    """As YAML that any reader takes: a value that occurs twice is written twice, without anchors and aliases."""
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    dumper: Any = type("_Dumper", (base,), {"ignore_aliases": lambda *_: True})
+    dumper.add_multi_representer(str, lambda to, text: to.represent_str(str(text)))  # a Status is one
+    return str(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
 def _check_size(node: yaml.Node | None, most: int, what: str) -> None:
     """Without aliases every value has a character of its own."""
     waiting = [node]

@@ -33,6 +33,8 @@ COMMANDS = {
     "fire": "fire",
     "auto": "auto",
     "harness": "harness",
+    "cluster": "cluster",
+    "monitor": "monitor",
     "ui": "ui",
     "view": "view",
     "record": "record",

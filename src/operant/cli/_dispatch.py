@@ -24,6 +24,7 @@ _EXTRA_OF = {
     "PIL": "media",
     "pyarrow": "parquet",
     "ray": "ray",
+    "kubernetes": "k8s",
     **dict.fromkeys(("hydra", "omegaconf"), "harness"),
 }
 # What is wrong with the disk and not with the program.

@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from operant._util.units import printable
 from operant.status import Status
@@ -61,16 +60,6 @@ def print_table(
         lines.append(line.replace("\n", below))
     print("\n".join(lines))
     return left_out
-
-
-def yaml_text(content: Any) -> str:
-    """As YAML that any reader takes: a value that occurs twice is written twice, without anchors and aliases."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    dumper: Any = type("_Dumper", (base,), {"ignore_aliases": lambda *_: True})
-    dumper.add_multi_representer(str, lambda to, text: to.represent_str(str(text)))  # a Status is one
-    return str(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
 def terminal_columns() -> int | None:

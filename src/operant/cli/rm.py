@@ -8,7 +8,6 @@ import shlex
 import time
 from pathlib import Path
 
-from operant.cli._terminal import yaml_text
 from operant.errors import UsageError
 from operant.tracking.places import find_root
 
@@ -47,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if args.out.exists():
         stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(args.out.stat().st_mtime))
         args.out.rename(args.out.with_name(f"{args.out.stem}.{stamp}{args.out.suffix}"))
+    from operant._util.plain_yaml import yaml_text
+
     args.out.write_text(yaml_text(describe(folder)), encoding="utf-8")
     end_leftovers(folder)
     # Renamed first: a removal that is interrupted leaves no half of a search behind.

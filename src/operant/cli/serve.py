@@ -15,6 +15,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="file that holds the token; made if missing (default: server-token in the .operant folder)",
     )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="another name under which programs reach this server, such as a Service's; may be given again",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
         print(f"  export OPERANT_TRACKING_URI={address}")
         print(f"  export OPERANT_TRACKING_TOKEN_FILE={token_file}   # or OPERANT_TRACKING_TOKEN", flush=True)
 
-    serve(root, args.host, args.port, token, ready)
+    serve(root, args.host, args.port, token, ready, args.name)
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from operant._util.units import duration, printable
-from operant.cli._terminal import print_table, yaml_text
+from operant.cli._terminal import print_table
 from operant.errors import UsageError
 from operant.tracking.places import find_root
 
@@ -192,5 +192,7 @@ def _json_ready(value: Any) -> Any:
 def _write_yaml(path: Path, content: Any) -> None:
     if path.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--out writes YAML: give a file that ends in .yaml, not {str(path)!r}")
+    from operant._util.plain_yaml import yaml_text
+
     path.write_text(yaml_text(content), encoding="utf-8")
     print(f"Wrote {path}")

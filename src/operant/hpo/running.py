@@ -27,6 +27,7 @@ from operant.schedulers.criteria import BaseStopCriterion
 from operant.schedulers.engine.scheduler import Scheduler
 from operant.schedulers.planning.places import checked_site
 from operant.schedulers.planning.plan import SearchPlan
+from operant.schedulers.views.metrics import told_to_prometheus
 from operant.searchers import SEARCHERS, BaseSearcher
 from operant.sites import SITES, FunctionSite
 from operant.sites.threads import ThreadSite
@@ -125,7 +126,8 @@ def run_search(settings: Settings, keep_history: Callable[[History], None]) -> F
         scheduler = Scheduler(plan, folder, site, hook=hook, resume=recorded is not None, force=recorded is not None)
         hook.begin(scheduler.control.jobs)
         try:
-            best = scheduler.run().best
+            with told_to_prometheus(folder):
+                best = scheduler.run().best
         finally:
             hook.close()
     if hook.wrong is not None:

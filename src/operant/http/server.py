@@ -14,7 +14,7 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ _HEADER_SECONDS = 10.0
 _BODY_GRACE = 20.0
 _BODY_RATE = 1024
 _MOST_CONNECTIONS = 512
+_LOOK_SECONDS = 0.5
+"""So long a scrape waits for runs that were never read."""
 _Client = tuple[str, int]
 
 
@@ -41,17 +43,26 @@ def application(root: Path, token: str, host_names: set[str]) -> Any:
     try:
         from starlette.applications import Starlette
         from starlette.requests import Request
-        from starlette.responses import JSONResponse
+        from starlette.responses import JSONResponse, Response
         from starlette.routing import Route
     except ImportError:
         raise MissingExtraError("`operant serve`", "web") from None
+    from operant._util.prometheus import CONTENT_TYPE, render
     from operant.http.ingest import ingest_routes
     from operant.http.security import Gatekeeper
+    from operant.tracking.reading.index import RunTable
+    from operant.tracking.reading.metrics import Rates, about_process, about_table
 
     async def health(_: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
-    routes = [Route("/health", health), *ingest_routes(Receiver(root))]
+    table, rates = RunTable(root), Rates()
+
+    def metrics(_: Request) -> Response:
+        table.refresh(_LOOK_SECONDS)
+        return Response(render([*about_process(root), *about_table(table, rates)]), media_type=CONTENT_TYPE)
+
+    routes = [Route("/health", health), Route("/metrics", metrics), *ingest_routes(Receiver(root))]
     return Gatekeeper(Starlette(routes=routes), token, host_names)
 
 
@@ -66,9 +77,11 @@ def listen(host: str, port: int) -> tuple[socket.socket, str]:
     return listener, f"http://{reached}:{listener.getsockname()[1]}"
 
 
-def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
+def serve(
+    root: Path, host: str, port: int, token: str, ready: Callable[[str], None], names: Iterable[str] = ()
+) -> None:
     """Serve until interrupted; ``ready`` is called with the address once connections are taken."""
-    app = application(root, token, {host, socket.gethostname()})
+    app = application(root, token, {host, socket.gethostname(), *names})
     listener, address = listen(host, port)
     with listener:
         ready(address)

@@ -19,6 +19,7 @@ from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.places import moved
 from operant.schedulers.planning.plan import load_plan, make_plan
 from operant.schedulers.views.display import LogView
+from operant.schedulers.views.metrics import told_to_prometheus
 from operant.sites import SITES, FunctionSite, Site
 from operant.sites.base import Clock
 from operant.sites.code import take_snapshot
@@ -114,7 +115,7 @@ class NaiveScheduler(BaseScheduler):
             force=self.force,
             origin=self.origin,
         )
-        with _signals_interrupt(self.scheduler):
+        with _signals_interrupt(self.scheduler), told_to_prometheus(self.workdir):
             return self.scheduler.run()
 
     def _refuse_second_controller(self) -> None:

@@ -16,7 +16,6 @@ from operant.space import load_yaml
 
 Object = dict[str, Any]
 
-_CORE = {"ConfigMap": "config_map", "Secret": "secret"}  # kinds that the client has calls of their own for
 CALL_SECONDS = 30.0
 WATCH_SECONDS = 60
 _LONGEST_BACK_OFF = 15.0
@@ -58,39 +57,25 @@ class Cluster:
 
     def create(self, manifest: Object) -> Object:
         """Create an object; one of that name that is there already is the one, and given back."""
-        core = _CORE.get(manifest["kind"])
         try:
-            if core is not None:
-                return self._json(getattr(self._core, f"create_namespaced_{core}"), self.namespace, manifest)
-            return self._json(self._custom.create_namespaced_custom_object, *self._place(manifest), manifest)
-        except _Conflict:
+            return self.request("POST", self._path(manifest), manifest)
+        except AlreadyThere:
             return manifest
 
     def delete(self, kind: Object, name: str) -> None:
         """Delete an object with all that it owns; one that is gone is no error."""
-        core = _CORE.get(kind["kind"])
-        with contextlib.suppress(_Gone):
-            if core is not None:
-                self._json(getattr(self._core, f"delete_namespaced_{core}"), name, self.namespace)
-                return
-            delete = self._custom.delete_namespaced_custom_object
-            self._json(delete, *self._place(kind), name, propagation_policy="Background")
+        with contextlib.suppress(NotThere):
+            self.request("DELETE", self._path(kind, name), propagationPolicy="Background")
 
     def delete_all(self, kind: Object, selector: str) -> None:
         """Delete all objects with these labels, by one call."""
-        core = _CORE.get(kind["kind"])
-        if core is not None:
-            delete = getattr(self._core, f"delete_collection_namespaced_{core}")
-            self._json(delete, self.namespace, label_selector=selector)
-            return
-        delete = self._custom.delete_collection_namespaced_custom_object
-        self._json(delete, *self._place(kind), label_selector=selector, propagation_policy="Background")
+        self.request("DELETE", self._path(kind), labelSelector=selector, propagationPolicy="Background")
 
     def log(self, pod: str, lines: int = 5) -> str:
         """The last lines that a pod printed; nothing where there is none."""
         try:
             said = self._call(self._core.read_namespaced_pod_log, pod, self.namespace, tail_lines=lines)
-        except (SiteAwayError, SiteRefusedError, _Gone):
+        except (SiteAwayError, SiteRefusedError, NotThere):
             return ""
         return str(said or "")
 
@@ -105,6 +90,59 @@ class Cluster:
         except (HTTPError, OSError) as error:
             raise SiteAwayError(f"the log is cut off: {_short(error)}") from None
 
+    def get(self, kind: Object, name: str) -> Object | None:
+        """An object as it is now; None where there is none."""
+        try:
+            return self.request("GET", self._path(kind, name))
+        except NotThere:
+            return None
+
+    def find(self, kind: Object, selector: str = "", *, everywhere: bool = False) -> list[Object]:
+        """The objects of a kind with these labels, in this namespace or ``everywhere``; none of a kind unknown here."""
+        try:
+            found = self.request("GET", self._path(kind, everywhere=everywhere), labelSelector=selector)
+        except NotThere:
+            return []
+        return [{"apiVersion": kind["apiVersion"], "kind": kind["kind"], **one} for one in found["items"]]
+
+    def put(self, manifest: Object, *, dry_run: bool = False) -> Object:
+        """Create an object, or replace the version of it that ``metadata.resourceVersion`` names; as it is then."""
+        about = manifest["metadata"]
+        query = {"dryRun": "All"} if dry_run else {}
+        if "resourceVersion" not in about:
+            return self.request("POST", self._path(manifest), manifest, **query)
+        return self.request("PUT", self._path(manifest, about["name"]), manifest, **query)
+
+    def request(self, method: str, path: str, body: Object | None = None, **query: str) -> Object:
+        """One call by a path of the API server's; the client has no call for what every kind of object has."""
+        from urllib.parse import urlencode
+
+        settings = self.api.configuration
+        found = f"?{urlencode(query)}" if any(query.values()) else ""
+        headers = {**self.authorization(), "Accept": "application/json", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+
+        def call(_request_timeout: tuple[float, float], **_: Any) -> Any:
+            from urllib3 import Timeout
+
+            wait = Timeout(connect=_request_timeout[0], read=_request_timeout[1])
+            pool = self.api.rest_client.pool_manager
+            url = f"{settings.host}{path}{found}"
+            return pool.request(method, url, body=data, headers=headers, timeout=wait, retries=False)
+
+        return self._json(call)
+
+    def authorization(self) -> dict[str, str]:
+        """The headers by which this user is known; a token that runs out is renewed as the kubeconfig says."""
+        settings = self.api.configuration.auth_settings().values()
+        return {one["key"]: one["value"] for one in settings if one["in"] == "header" and one["value"]}
+
+    def _path(self, kind: Object, name: str | None = None, *, everywhere: bool = False) -> str:
+        group, version, namespace, plural = self._place(kind)
+        base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        scope = "" if everywhere else f"/namespaces/{namespace}"
+        return f"{base}{scope}/{plural}" + (f"/{name}" if name else "")
+
     def mirror(self, kind: Object | None, selector: str) -> Mirror:
         """The objects of a kind (None: pods) with these labels, kept up to date."""
         if kind is None:
@@ -113,7 +151,8 @@ class Cluster:
 
     def _place(self, manifest: Object) -> tuple[str, str, str, str]:
         group, _, version = str(manifest["apiVersion"]).rpartition("/")
-        return group, version, self.namespace, f"{str(manifest['kind']).lower()}s"
+        word = str(manifest["kind"]).lower()
+        return group, version, self.namespace, f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
     def _call(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         from kubernetes.client import ApiException
@@ -141,9 +180,9 @@ class Cluster:
 def _refusal(status: int | None, reason: Any, body: Any) -> OperantError:
     said = f"{reason}: {_message(body)}".rstrip(": ")
     if status == 409 and "AlreadyExists" in str(body):
-        return _Conflict(said)
+        return AlreadyThere(said)
     if status == 404:
-        return _Gone(f"the cluster has none: {said}")
+        return NotThere(f"the cluster has none: {said}")
     if status == 410:
         return _Expired(said)
     # A quota that is used up is a 403 that waiting mends.
@@ -152,11 +191,11 @@ def _refusal(status: int | None, reason: Any, body: Any) -> OperantError:
     return SiteRefusedError(f"the cluster refuses: {said}")
 
 
-class _Conflict(SiteRefusedError):
+class AlreadyThere(SiteRefusedError):
     """There is one of that name."""
 
 
-class _Gone(SiteRefusedError):
+class NotThere(SiteRefusedError):
     """There is none of that name, or no such kind."""
 
 

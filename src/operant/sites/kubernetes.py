@@ -102,7 +102,7 @@ class KubernetesSite(ClusterSite):
         limits = pod["containers"][0].setdefault("resources", {}).setdefault("limits", {})
         limits.update({key: value for key, value in wanted.items() if value is not None})
         for template_of in pod_templates(self.manifest):
-            _mount(template_of["spec"], volumes)
+            mount(template_of["spec"], volumes)
         # Names of other searches in the same namespace must not be taken for this one's.
         short = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-") or "search"
         self.prefix = f"operant-{short}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
@@ -345,7 +345,7 @@ def pod_spec(manifest: Object) -> Object:
     return spec
 
 
-def _mount(pod: Object, volumes: Sequence[str | Mapping[str, Any]]) -> None:
+def mount(pod: Object, volumes: Sequence[str | Mapping[str, Any]]) -> None:
     container = pod["containers"][0]
     mounts = container.setdefault("volumeMounts", [])
     kept = pod.setdefault("volumes", [])

@@ -20,6 +20,7 @@ from typing import Any
 from operant._util.checks import positive, whole_number
 from operant._util.units import parse_bytes
 from operant.errors import ConfigError, MissingExtraError, OperantError
+from operant.sites._ray_jobs import JobsApi, jobs_client
 from operant.sites.base import SITES, Event, Submission
 from operant.sites.calls import TrialEnd, call_trial
 from operant.sites.cluster import ClusterSite
@@ -95,7 +96,7 @@ class RaySite(ClusterSite):
         self.runtime_env = dict(runtime_env or {})
         short = re.sub(r"[^a-z0-9]+", "-", folder.name.lower())[:24].strip("-") or "search"
         self.prefix = f"operant-{short}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
-        self._made: Any = None
+        self._api = JobsApi(lambda: self.connect())
         self._over: set[str] = set()
 
     @staticmethod
@@ -181,28 +182,10 @@ class RaySite(ClusterSite):
             raise SiteRefusedError(
                 "which Ray? Name its head as `address`, or by RAY_API_SERVER_ADDRESS: http://head:8265"
             )
-        try:
-            from ray.job_submission import JobSubmissionClient
-        except ImportError:
-            raise MissingExtraError("the site ray", "ray") from None
-        return JobSubmissionClient(self.head)
+        return jobs_client(self.head)
 
     def _call(self, verb: str, *args: Any, **options: Any) -> Any:
-        try:
-            if self._made is None:
-                self._made = self.connect()
-            call: Callable[..., Any] = getattr(self._made, verb)
-            return call(*args, **options)
-        except (ConnectionError, OSError) as error:
-            raise SiteAwayError(f"the head does not answer: {str(error).splitlines()[0][:200]}") from None
-        except OperantError:
-            raise
-        except Exception as error:  # Ray's own kinds, such as of authentication, and RuntimeError for the rest
-            said = str(error).strip().splitlines()[-1][:300]
-            # Until a node's agent is up, submitting is an error of the server's.
-            if re.search(r"status code (5\d\d|429)", str(error)) and "already exists" not in str(error):
-                raise SiteAwayError(said) from None
-            raise SiteRefusedError(f"Ray refuses: {said}") from None
+        return self._api.call(verb, *args, **options)
 
     def _word(self, found: Any) -> SiteJob:
         status = str(getattr(found.status, "value", found.status))

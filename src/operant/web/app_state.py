@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from operant.tracking.reading.index import RunTable
+from operant.tracking.reading.metrics import Rates
 from operant.web.cache import RunCache, SearchCache
 
 _MOST_RESULTS = 128
@@ -34,8 +35,8 @@ class AppState:
         self.list_version = 0
         """Goes up whenever the lists of searches and runs are different."""
         self.search_versions: list[tuple[str, int]] = []
-        self.rates: dict[str, tuple[float, int]] = {}
-        """When each run under way was last measured, and the step it had reached."""
+        self.rates = Rates()
+        """How far each run under way was when it was last measured."""
         self._results: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -52,10 +53,6 @@ class AppState:
             while len(self._results) > _MOST_RESULTS:
                 self._results.popitem(last=False)
         return found
-
-    def forget_rates(self, kept: set[str]) -> None:
-        for run_id in self.rates.keys() - kept:
-            del self.rates[run_id]
 
     def start(self) -> None:
         """Begin to read the runs, so that the list is there when somebody asks for it."""

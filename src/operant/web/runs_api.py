@@ -14,6 +14,7 @@ from operant.tracking.format.blobs import BLOB_NAME
 from operant.tracking.journal import post_message
 from operant.tracking.reading.filters import filter_runs, mentions, sort_runs
 from operant.tracking.reading.index import RunRow
+from operant.tracking.reading.metrics import STEPS_PER_SECOND
 from operant.tracking.reading.summary import LONGEST_TAG, MOST_TAGS, check_annotation
 from operant.web.answers import ApiRequest, NotFound
 from operant.web.app_state import LOOK_SECONDS, AppState
@@ -22,8 +23,6 @@ from operant.web.jobs_api import describe_job, job_behind, streams_of
 
 MOST_ROWS = 20_000
 MOST_ASKED = 5000
-STEPS_PER_SECOND = "time/steps_per_second"
-"""The one scalar below `time/` that is no duration of a middleware."""
 
 
 def overview(app: AppState, request: ApiRequest) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from operant.errors import MissingExtraError
 from operant.http.security import Gatekeeper, is_loopback
 from operant.http.server import listen, run_server
+from operant.tracking.recording.scraping import leave_target
 from operant.web.address import leave_address
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def run_ui(
     inner, app = application(root, token, {host, socket.gethostname(), *names})
     listener, address = listen(host, port)
     left = [leave_address(root, address)]
+    if token is None:  # Prometheus finds it there (`operant monitor`)
+        left.append(leave_target(root, address.removeprefix("http://"), "page"))
 
     def tidy() -> None:
         for file in left:

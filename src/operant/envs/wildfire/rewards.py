@@ -49,10 +49,10 @@ def area_saved(outcome: Outcome) -> Array:
     Summed over an episode that ends with the fire this is the part of the benchmark's area that was saved, and the
     bonus, which is less than 1 / (agents x speed): lines elsewhere pay nothing, however small the fire.
     """
-    rest = np.where(outcome.ended, outcome.bench_rest, 0)
-    saved = np.where(outcome.spread, outcome.bench_new_burnt - outcome.new_burnt + rest, 0.0)
-    bonus = np.where(outcome.spread, 0.0, outcome.laid / (outcome.agents * outcome.agent_speed))
-    return np.asarray((saved + bonus) / outcome.bench_burnt)
+    saved = outcome.spread * (outcome.bench_new_burnt - outcome.new_burnt + outcome.ended * outcome.bench_rest)
+    if outcome.agent_speed > 1:
+        saved += ~outcome.spread * (outcome.laid / (outcome.agents * outcome.agent_speed))
+    return np.asarray(saved / outcome.bench_burnt)
 
 
 def area_saved_v2(outcome: Outcome) -> Array:

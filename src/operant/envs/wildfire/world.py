@@ -83,10 +83,19 @@ class World:
             np.zeros(maps, np.bool_),
         )
         self._worth = np.zeros(count)
+        self._rows = np.arange(count)
+        self._nothing = np.zeros(count)
+        self._waits = any(tool is not None and tool.every > 1 for tool in self.verbs.tools)
         self._bench_burnt = np.zeros((count, self._steps + 1))
         self._bench_lost = np.zeros((count, self._steps + 1))
         self.burning, self.burnt, self.lost = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count)
-        self._buffer = np.zeros((*maps, len(settings.attributes)), np.float32)
+        beyond = settings.window  # what lies off the map, as far as a window can show it
+        padded = (count, self.shape[0] + 2 * beyond, self.shape[1] + 2 * beyond, len(settings.attributes))
+        self._padded: Array = np.full(padded, self.low, np.float32)
+        self._buffer = self._padded[:, beyond : padded[1] - beyond, beyond : padded[2] - beyond]
+        self._around = np.stack(
+            [self._window_cells(n) for n in range(count)]
+        )  # from an agent's cell, in the padded maps
         self._projection: Fires | None = None
         self._unprojected = np.ones(count, np.bool_)  # lines were laid since
         self._final = np.zeros(count, np.int64)  # cells that will have burned at the end
@@ -149,6 +158,7 @@ class World:
         if self.settings.frame == "wind":
             self.frame[n] = _wind_frame(scenario)
             self.delta[n] = self.verbs.delta @ self.frame[n].T
+            self._around[n] = self._window_cells(n)
         for channel, attribute in enumerate(self._attributes):
             if attribute.still is not None:
                 self._buffer[n, :, :, channel] = (
@@ -171,7 +181,7 @@ class World:
         """
         movement, interaction = self.verbs.split(actions)
         laid = self._lay(interaction)
-        self.position += self.delta[np.arange(self.count)[:, None], movement]
+        self.position += self.delta[self._rows[:, None], movement]
         np.minimum(np.maximum(self.position, 0, out=self.position), self._last_cell, out=self.position)
         self.turn += 1
         spread = self.turn % self.settings.agent_speed == 0
@@ -185,15 +195,18 @@ class World:
 
     def _lay(self, interaction: Array) -> Array:
         laid = np.zeros(self.count, np.int64)
-        np.maximum(self.wait - 1, 0, out=self.wait)
-        uses = self.verbs.uses_tool[interaction] & (self.wait == 0)
+        ready: Any = True
+        if self._waits:
+            np.maximum(self.wait - 1, 0, out=self.wait)
+            ready = self.wait == 0
         for number, tool in enumerate(self.verbs.tools):
             if tool is None:
                 continue
-            n, agent = (uses & (interaction == number)).nonzero()
+            n, agent = ((interaction == number) & ready).nonzero()
             if not n.size:
                 continue
-            self.wait[n, agent] = tool.every
+            if self._waits:
+                self.wait[n, agent] = tool.every
             row, column = self.position[n, agent, 0], self.position[n, agent, 1]
             if tool.width > 1:
                 n, row, column = self._square(n, row, column, tool.width)
@@ -231,10 +244,17 @@ class World:
         self.burning, self.burnt, self.lost = self.fires.survey(self.status, self.assets)
 
     def _outcome(self, spread: Array, ended: Array, laid: Array, burnt: Array, lost: Array) -> Outcome:
-        rows = np.arange(self.count)
         now = np.minimum(self.turn // self.settings.agent_speed, self._steps)
         last = np.maximum(now - spread, 0)
-        bench, bench_lost = self._bench_burnt, self._bench_lost
+        bench, bench_now = self._bench_burnt, self._bench_burnt[self._rows, now]
+        losses = (self._nothing,) * 3  # where there is nothing to lose
+        if self._worth.any():
+            lost_now = self._bench_lost[self._rows, now]
+            losses = (
+                self.lost - lost,
+                lost_now - self._bench_lost[self._rows, last],
+                self._bench_lost[:, -1] - lost_now,
+            )
         final = self._final
         if self._looks_ahead and self._unprojected.any():
             end = self._steps * self.settings.step_minutes
@@ -245,15 +265,15 @@ class World:
             ended=ended,
             burning=self.burning,
             new_burnt=self.burnt - burnt,
-            bench_new_burnt=bench[rows, now] - bench[rows, last],
-            bench_rest=bench[:, -1] - bench[rows, now],
+            bench_new_burnt=bench_now - bench[self._rows, last],
+            bench_rest=bench[:, -1] - bench_now,
             bench_burnt=np.maximum(bench[:, -1], 1),
-            new_lost=self.lost - lost,
-            bench_new_lost=bench_lost[rows, now] - bench_lost[rows, last],
-            bench_lost_rest=bench_lost[:, -1] - bench_lost[rows, now],
+            new_lost=losses[0],
+            bench_new_lost=losses[1],
+            bench_lost_rest=losses[2],
             assets=self._worth,
             laid=laid,
-            spared=final - self._final,
+            spared=final - self._final if self._looks_ahead else self._nothing,
             agents=self.agents,
             agent_speed=self.settings.agent_speed,
         )
@@ -272,14 +292,18 @@ class World:
                 np.multiply(values, scale[channel], out=self._buffer[..., channel], casting="same_kind")
         if not self.settings.window:
             return self._buffer.copy()
+        _, height, width, channels = self._padded.shape
+        place = (self._rows[:, None] * height + self.position[..., 0]) * width + self.position[..., 1]
+        side = 2 * self.settings.window + 1
+        seen = self._padded.reshape(-1, channels).take(place[..., None] + self._around[:, None], axis=0)
+        return np.asarray(seen.reshape(self.count, self.agents, side, side, channels))
+
+    def _window_cells(self, n: int) -> Array:
+        """[cells] how far those of a window lie from the upper left one of a window that is not turned."""
         reach = np.arange(-self.settings.window, self.settings.window + 1)
-        around = self.frame @ np.stack(np.meshgrid(reach, reach, indexing="ij")).reshape(2, -1)  # [N, 2, cells]
-        place = self.position[..., None] + around[:, None]  # [N, agents, 2, cells]
-        on_map = np.clip(place, 0, self._last_cell[:, None])
-        seen = self._buffer[np.arange(self.count)[:, None, None], on_map[:, :, 0], on_map[:, :, 1]]
-        outside = (place != on_map).any(2)
-        seen[outside] = self.low
-        return np.asarray(seen.reshape(self.count, self.agents, len(reach), len(reach), -1))
+        rows, columns = self.frame[n] @ np.stack(np.meshgrid(reach, reach, indexing="ij")).reshape(2, -1)
+        beyond = self.settings.window
+        return np.asarray((rows + beyond) * self._padded.shape[2] + columns + beyond)
 
     def mask(self) -> Array:
         """[N, agents, actions] bool: which actions change something."""

@@ -17,6 +17,7 @@ from operant.tracking.format import blobs
 from operant.tracking.format.blocks import MAX_PAYLOAD, MIXED, POINTS
 from operant.tracking.format.segments import SegmentWriter
 from operant.tracking.identity import process_identity
+from operant.tracking.places import find_root
 from operant.tracking.recording import process, provenance
 
 if TYPE_CHECKING:
@@ -79,6 +80,11 @@ class Recorder:
         if collect_provenance and role == "main":
             self._collector = threading.Thread(target=self._collect, name="operant-provenance", daemon=True)
             self._collector.start()
+        self._told = role == "main" and bool(os.environ.get("OPERANT_METRICS"))
+        if self._told:
+            from operant.tracking.recording.scraping import serve_run
+
+            serve_run(find_root(), folder, run_id)
 
     def record(self, kind: str, **fields: Any) -> None:
         self.check_open()
@@ -176,6 +182,10 @@ class Recorder:
             self.closed = True
             self.ids.clear()  # the fast path finds no series and comes to `check_open`
             process.unregister(self)
+        if self._told:
+            from operant.tracking.recording.scraping import stop_serving
+
+            stop_serving(f"run {self.run_id}")
         if self._sender is not None:
             self._sender.finish(float(os.environ.get("OPERANT_SYNC_SECONDS") or SYNC_SECONDS))
 

@@ -96,6 +96,8 @@ class Fires:
         self._rates: list[SpreadRates | None] = [None] * count
         self._upcoming = np.full(count, np.inf)
         self._narrow = np.zeros(count, np.int64)  # which of the stencils
+        self._kinds: list[int] = [0]  # those that are in use
+        self._throwing: list[int] = []  # fires with embers
         self.duration = np.zeros((count, *shape))
         self.clock = np.zeros(count)
 
@@ -173,6 +175,8 @@ class Fires:
         inner[:weathers, margin, margin] = rates.slowness
         self.duration[n] = rates.duration
         self._narrow[n] = bool((rates.eccentricity > NARROW).any())
+        self._kinds = np.unique(self._narrow).tolist()
+        self._throwing = [n for n, rates in enumerate(self._rates) if rates is not None and rates.embers is not None]
 
     def ignite(self, n: int, cells: Sequence[tuple[int, int]], at: float | None = None) -> None:
         """Set cells of fire n on fire, now or ``at`` a time to come; cells that cannot burn do not."""
@@ -208,7 +212,7 @@ class Fires:
             self._set_factor(n, rows, columns, factor)
             flat = self._flat(rows, columns)
             arguments = (self._time, self._fields, self._changes, self._width, self.clock)
-            for kind in np.unique(self._narrow[n]):
+            for kind in self._kinds:
                 here = self._narrow[n] == kind
                 if self._compiled is None:
                     _spread_numpy.revise(*arguments, n[here], flat[here], self._stencils[kind])
@@ -254,20 +258,19 @@ class Fires:
         goal[:] = self.clock + minutes if until is None else until
         if (goal < self.clock).any():
             raise UsageError(f"fires cannot burn backwards, from minute {self.clock.max():g} to {goal.min():g}")
-        throwing = [n for n, rates in enumerate(self._rates) if rates is not None and rates.embers is not None]
-        while throwing and (self.clock < goal).any():
+        while self._throwing and (self.clock < goal).any():
             # No ember of a cell that burns before this time lands before it.
-            lag = 0.5 * min(rates.ember_delay for n in throwing if (rates := self._rates[n]) is not None)
+            lag = 0.5 * min(rates.ember_delay for n in self._throwing if (rates := self._rates[n]) is not None)
             since = self.clock
             self._burn(np.minimum(goal, np.maximum(since, self._upcoming) + lag))
-            for n in throwing:
+            for n in self._throwing:
                 self._throw_embers(n, since[n])
         self._burn(goal)
 
     def _burn(self, until: Array) -> None:
         arguments = (self._time, self._fields, self._changes, self._box, self._width, self.clock)
-        for kind in np.unique(self._narrow):
-            goal = np.where(self._narrow == kind, until, self.clock)
+        for kind in self._kinds:
+            goal = until if len(self._kinds) == 1 else np.where(self._narrow == kind, until, self.clock)
             if self._compiled is None:
                 _spread_numpy.advance(*arguments, goal, self._upcoming, self._stencils[kind])
             else:
@@ -288,7 +291,7 @@ class Fires:
         """Be what the fires ``which`` [N] bool of another will be at minute ``until`` if no further line is laid."""
         if self._changes.shape != other._changes.shape:
             self._fields, self._changes = other._fields.copy(), other._changes.copy()
-        self._rates = other._rates
+        self._rates, self._kinds, self._throwing = other._rates, other._kinds, other._throwing
         for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "clock"):
             getattr(self, name)[which] = getattr(other, name)[which]
         self.advance(until=np.where(which, np.maximum(until, self.clock), self.clock))
