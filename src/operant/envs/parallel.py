@@ -116,19 +116,20 @@ class ParallelVectorEnv(VectorEnv):
         if not (isinstance(begun, tuple) and len(begun) == 2 and isinstance(begun[0], Mapping)):
             raise UsageError(f"{self.name} has a reset() that gives no pair of mappings: observations, infos")
         seen, infos = begun
+        if not self.envs[index].agents:
+            raise UsageError(f"{self.name} began an episode without any agent: agents is empty after reset()")
         for agent, one in self._named():
             if not self._checked and one in seen:
                 check(self.observation_spaces[agent], seen[one], f"the observation of {agent} at the reset")
-            if MASK in (infos.get(one) or {}) and agent not in self._masked:
-                self._learn_of_mask(agent, obs)
+        if not self._checked and any(MASK in (infos.get(one) or {}) for one in self._ids):
+            self._expect_masks(obs)
         self._checked = True
         self._write(index, obs, list(self.envs[index].agents), seen, infos)
 
-    def _learn_of_mask(self, agent: str, obs: Tree) -> None:
-        size = mask_size(self.action_spaces[agent])
-        if size:
-            self._masked.add(agent)
-            obs.setdefault(MASK, {})[agent] = np.ones((self.num_envs, size), np.bool_)
+    def _expect_masks(self, obs: Tree) -> None:
+        """One agent has a mask at the first reset: from now on all that can have one do."""
+        self._masked = {agent for agent, space in self.action_spaces.items() if mask_size(space)}
+        obs |= {MASK: self._nobody()[MASK]} if self._masked else {}
 
     def _write(self, index: int, obs: Tree, agents: Sequence[Any], seen: Mapping[Any, Any], infos: Any) -> None:
         """Write what these agents see."""
@@ -138,12 +139,13 @@ class ParallelVectorEnv(VectorEnv):
                 raise UsageError(f"{self.name} gave no observation to {agent}, which is among its agents")
             set_row(obs[agent], index, seen[one])
             obs[PRESENT][agent][index] = True
-            if agent in self._masked:
-                given = (infos.get(one) or {}).get(MASK)
-                if given is not None:
-                    self._write_mask(obs, agent, index, given)
+            given = (infos.get(one) or {}).get(MASK)
+            if given is not None and mask_size(self.action_spaces[agent]):
+                self._write_mask(obs, agent, index, given)
 
     def _write_mask(self, obs: Tree, agent: str, index: int, given: Any) -> None:
+        if MASK not in obs:
+            raise UsageError(f"{self.name} gave {agent} an {MASK}, but nobody had one at the first reset")
         row = np.asarray(given, np.bool_).reshape(-1)
         if row.shape != obs[MASK][agent].shape[1:] or not row.any():
             raise UsageError(f"{self.name}: the {MASK} of {agent} is {row.tolist()!r:.100}, which fits no action")
@@ -279,17 +281,18 @@ class ParallelVectorEnv(VectorEnv):
     def _play_again(self, index: int, played: dict[str, Any]) -> bool:
         """Bring an environment to where it was; returns whether it shows what it showed then."""
         env, steps = self.envs[index], _apart(played)
-        seen, infos = env.reset(seed=self._seeds[index])
-        for actions in steps:
-            if {str(one) for one in env.agents} != set(actions):
-                return False
-            seen, _, _, _, infos = env.step({one: self._as_given(str(one), actions[str(one)]) for one in env.agents})
-        self._played[index] = steps
-        now = self._nobody()
         try:
+            seen, infos = env.reset(seed=self._seeds[index])
+            for actions in steps:
+                if {str(one) for one in env.agents} != set(actions):
+                    return False
+                given = {one: self._as_given(str(one), actions[str(one)]) for one in env.agents}
+                seen, _, _, _, infos = env.step(given)
+            now = self._nobody()
             self._write(index, now, list(env.agents), seen, infos)
-        except UsageError:
+        except Exception:  # an environment that is given what it was not given before may fail in any way
             return False
+        self._played[index] = steps
         return _same(now, self._obs, index)
 
     def _as_given(self, agent: str, action: Array) -> Any:
@@ -335,7 +338,10 @@ def _joined(steps: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _apart(played: dict[str, Any]) -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = [{} for _ in range(int(played["length"]))]
+    length, known = int(played["length"]), sum(len(taken["steps"]) for taken in played["taken"].values())
+    if not 0 <= length <= known:  # in each step somebody acts
+        raise ValueError(f"{known} actions do not make {length} steps of an episode")
+    steps: list[dict[str, Any]] = [{} for _ in range(length)]
     for agent, taken in played["taken"].items():
         for number, action in zip(taken["steps"].tolist(), taken["actions"], strict=True):
             steps[number][agent] = action
