@@ -130,11 +130,22 @@ def test_what_does_not_repeat_itself_is_found_out() -> None:
 
 
 def test_masks_of_infos_come_with_the_observations() -> None:
-    pytest.importorskip("pettingzoo")
-    env = make("operant.envs.wildfire.parallel:WildfireParallel", simulation={"shape": [8, 8]}, action_masks=True)
+    env = make(AgentsIdentity, masked=True, coming=True, going=True, choices=4, other=5)
     obs = env.reset(0)
-    masks = obs["action_mask"]["agent_1"]
-    assert masks.dtype == np.bool_ and masks.any(axis=1).all() and masks.shape[1] == env.action_spaces["agent_1"].n
+    for _ in range(30):
+        for agent in env.agents:
+            mask, there = obs["action_mask"][agent], obs["present"][agent]
+            assert mask.dtype == np.bool_ and (mask.sum(axis=1) == np.where(there, 2, mask.shape[1])).all()
+        step = env.step({agent: obs["action_mask"][agent].argmax(axis=1) for agent in env.agents})
+        assert step.final_obs is None or step.final_obs["action_mask"].keys() == obs["action_mask"].keys()
+        obs = step.obs
+
+
+class Late(AgentsIdentity):
+    def step(self, actions):
+        self._masked, told = False, super().step(actions)
+        self._masked = True
+        return *told[:4], {agent: self._tell(agent) for agent in told[0]}
 
 
 class Silent(Gates):
@@ -152,6 +163,11 @@ class Nobody(Gates):
     def __init__(self):
         super().__init__()
         self.possible_agents = []
+
+
+class Empty(Gates):
+    def _there(self):
+        return []
 
 
 class Turns(Gates):
@@ -172,6 +188,12 @@ def test_what_is_wrong_is_said() -> None:
             env.step(actions)
     with pytest.raises(UsageError, match="possible_agents is empty"):
         make(Nobody)
+    late = make(Late)
+    late.reset(0)
+    with pytest.raises(UsageError, match="gave agent_0 an action_mask, but nobody had one at the first reset"):
+        late.step({agent: np.zeros(2, int) for agent in late.agents})
+    with pytest.raises(UsageError, match="began an episode without any agent"):
+        make(Empty).reset(0)
     with pytest.raises(UsageError, match="its agents act in turn"):
         make_env(Turns)
     env = make(Gates)

@@ -116,19 +116,20 @@ class ParallelVectorEnv(VectorEnv):
         if not (isinstance(begun, tuple) and len(begun) == 2 and isinstance(begun[0], Mapping)):
             raise UsageError(f"{self.name} has a reset() that gives no pair of mappings: observations, infos")
         seen, infos = begun
+        if not self.envs[index].agents:
+            raise UsageError(f"{self.name} began an episode without any agent: agents is empty after reset()")
         for agent, one in self._named():
             if not self._checked and one in seen:
                 check(self.observation_spaces[agent], seen[one], f"the observation of {agent} at the reset")
-            if MASK in (infos.get(one) or {}) and agent not in self._masked:
-                self._learn_of_mask(agent, obs)
+        if not self._checked and any(MASK in (infos.get(one) or {}) for one in self._ids):
+            self._expect_masks(obs)
         self._checked = True
         self._write(index, obs, list(self.envs[index].agents), seen, infos)
 
-    def _learn_of_mask(self, agent: str, obs: Tree) -> None:
-        size = mask_size(self.action_spaces[agent])
-        if size:
-            self._masked.add(agent)
-            obs.setdefault(MASK, {})[agent] = np.ones((self.num_envs, size), np.bool_)
+    def _expect_masks(self, obs: Tree) -> None:
+        """One agent has a mask at the first reset: from now on all that can have one do."""
+        self._masked = {agent for agent, space in self.action_spaces.items() if mask_size(space)}
+        obs |= {MASK: self._nobody()[MASK]} if self._masked else {}
 
     def _write(self, index: int, obs: Tree, agents: Sequence[Any], seen: Mapping[Any, Any], infos: Any) -> None:
         """Write what these agents see."""
@@ -138,12 +139,13 @@ class ParallelVectorEnv(VectorEnv):
                 raise UsageError(f"{self.name} gave no observation to {agent}, which is among its agents")
             set_row(obs[agent], index, seen[one])
             obs[PRESENT][agent][index] = True
-            if agent in self._masked:
-                given = (infos.get(one) or {}).get(MASK)
-                if given is not None:
-                    self._write_mask(obs, agent, index, given)
+            given = (infos.get(one) or {}).get(MASK)
+            if given is not None and mask_size(self.action_spaces[agent]):
+                self._write_mask(obs, agent, index, given)
 
     def _write_mask(self, obs: Tree, agent: str, index: int, given: Any) -> None:
+        if MASK not in obs:
+            raise UsageError(f"{self.name} gave {agent} an {MASK}, but nobody had one at the first reset")
         row = np.asarray(given, np.bool_).reshape(-1)
         if row.shape != obs[MASK][agent].shape[1:] or not row.any():
             raise UsageError(f"{self.name}: the {MASK} of {agent} is {row.tolist()!r:.100}, which fits no action")

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from operant.envs.rng import seeded
 from operant.envs.vector import Array
+from operant.errors import UsageError
 
 Told = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 
@@ -39,7 +40,7 @@ class _Toy:
         self.turn = 0
         self.agents = self._there()
         self._draw()
-        return {agent: self._see(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
+        return {agent: self._see(agent) for agent in self.agents}, {agent: self._tell(agent) for agent in self.agents}
 
     def _there(self) -> list[str]:
         """Who is there in this turn."""
@@ -50,6 +51,10 @@ class _Toy:
 
     def _see(self, agent: str) -> Array:
         raise NotImplementedError
+
+    def _tell(self, agent: str) -> dict[str, Any]:
+        """An agent's info."""
+        return {}
 
     def render(self) -> Array:
         """A column for each agent, bright while it is there."""
@@ -66,7 +71,8 @@ class AgentsIdentity(_Toy):
     """Each agent sees a one-hot target and answers with its number: reward 1 if right.
 
     The last agent is of another kind, with more choices (``other``). With ``coming`` agent k joins in turn k; with
-    ``going`` it leaves 2k turns before the end.
+    ``going`` it leaves 2k turns before the end. With ``masked`` infos allow the right answer and the next one, and any
+    other is an error.
     """
 
     def __init__(
@@ -77,10 +83,11 @@ class AgentsIdentity(_Toy):
         length: int = 10,
         coming: bool = False,
         going: bool = False,
+        masked: bool = False,
     ) -> None:
         names = [f"agent_{number}" for number in range(agents - 1)] + ["other_0"]
         sizes = {name: (choices, choices) for name in names[:-1]} | {"other_0": (other, other)}
-        self._length, self._coming, self._going = length, coming, going
+        self._length, self._coming, self._going, self._masked = length, coming, going, masked
         self._target: dict[str, int] = {}
         super().__init__(names, sizes)
 
@@ -96,8 +103,18 @@ class AgentsIdentity(_Toy):
     def _see(self, agent: str) -> Array:
         return np.asarray(np.eye(self._sizes[agent], dtype=np.float32)[self._target[agent]])
 
+    def _tell(self, agent: str) -> dict[str, Any]:
+        if not self._masked:
+            return {}
+        mask = np.zeros(self._sizes[agent], np.int8)
+        mask[[self._target[agent], (self._target[agent] + 1) % self._sizes[agent]]] = 1
+        return {"action_mask": mask}
+
     def step(self, actions: dict[str, int]) -> Told:
         acting = self.agents
+        for agent in acting:
+            if self._masked and not self._tell(agent)["action_mask"][actions[agent]]:
+                raise UsageError(f"action {actions[agent]} of {agent} is masked out")
         rewards = {agent: float(actions[agent] == self._target[agent]) for agent in acting}
         self.turn += 1
         self._draw()
@@ -105,7 +122,7 @@ class AgentsIdentity(_Toy):
         terminated = {agent: agent not in self._there() and not over for agent in acting}
         seen = {agent: self._see(agent) for agent in {*acting, *self._there()}}
         self.agents = self._there()
-        return seen, rewards, terminated, dict.fromkeys(acting, over), {agent: {} for agent in seen}
+        return seen, rewards, terminated, dict.fromkeys(acting, over), {agent: self._tell(agent) for agent in seen}
 
 
 class Gates(_Toy):

@@ -285,7 +285,8 @@ class Training:
         """Record an evaluation, and keep the policy if it is the best so far."""
         step = asked.step
         self.evaluations.append((step, found.mean))
-        best = self.best is None or found.mean > self.best[1]
+        # What several agents get together may always be the same, as in games; then the newest are the best.
+        best = self.best is None or found.mean > self.best[1] or (bool(found.agents) and found.mean == self.best[1])
         values = {"return": found.mean, "deviation": found.deviation, "length": float(np.mean(found.lengths))}
         values |= {f"agents/{agent}/return": value for agent, value in found.agents.items()}
         self.recording.add_scalars({f"evaluation/{key}": value for key, value in values.items()}, step)

@@ -15,6 +15,7 @@ from operant.algorithms import find_algorithm
 from operant.algorithms.agents import AgentsAdapter
 from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec
 from operant.data import tree_map
+from operant.data.batches import replace_rows
 from operant.envs.parallel import ParallelVectorEnv
 from operant.errors import UsageError
 from operant.training.config import TrainConfig
@@ -92,7 +93,11 @@ class Team:
                 action, stored[one.name], told = choose(seen["obs"], seen.get("mask"), before)
                 if "state" in told:
                     told = dict(told)
-                    after[one.name] = _shaped(told.pop("state"), rows)
+                    left = told.pop("state")
+                    there = one.rows(obs["present"])
+                    if not there.all():  # who comes back has forgotten
+                        left = replace_rows(left, one.policy.initial_state(len(there)), ~there)
+                    after[one.name] = _shaped(left, rows)
                 extras[one.name] = told
                 shaped = action.reshape(rows, len(one.agents), *action.shape[1:])
                 for_env |= {agent: shaped[:, number] for number, agent in enumerate(one.agents)}
