@@ -77,5 +77,5 @@ def test_agents_that_share_a_policy_can_be_launched(tmp_path, monkeypatch) -> No
     }
     (tmp_path / ".operant").mkdir()
     assert launch(config).episodes >= 20
-    with pytest.raises(UsageError, match="which one process collects for"):
+    with pytest.raises(UsageError, match="which one process collects for and learns"):
         launch({**config, "num_processes": 3, "root_dir": str(tmp_path / "other")})

@@ -79,7 +79,12 @@ class FakeNode:
     def _tell(self, pod: Any, phase: str, state: dict[str, Any]) -> None:
         container = pod.spec.containers[0]
         about = {"name": container.name, "image": container.image, "imageID": "", "restartCount": 0}
-        status = {"phase": phase, "containerStatuses": [{**about, "ready": "running" in state, "state": state}]}
+        ready = "running" in state
+        status = {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{**about, "ready": ready, "state": state}],
+        }
         self._core.patch_namespaced_pod_status(pod.metadata.name, pod.metadata.namespace, {"status": status})
 
 

@@ -15,11 +15,13 @@ from operant.algorithms.on_policy import advantages
 from operant.data.batches import rollout_batch
 from operant.data.sparse import SparsePrioritizedReplayBuffer, SparseReplayBuffer
 from operant.envs import make_env
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
+from operant.framework import Task
 from operant.tracking import Run
 from operant.training import CheckpointStore, TrainConfig, load_config, load_policy, resume, train
 from operant.training.agents.sources import pack_present
 from operant.training.making import make_algorithm
+from operant.training.middleware import collector, learner, source_of
 from operant.training.normalizing import make_normalizer
 from operant.training.playback import record_episodes, record_transitions
 from operant.training.policies import assign, read_policies
@@ -96,7 +98,8 @@ def test_one_kind_shares_one_policy_and_names_are_made_where_there_are_none() ->
         ({"policies": {"a/b": {}}}, "made of letters, digits"),
         ({"policies": {"a": {"past_of": "b"}}}, "names a policy that learns"),
         ({"policies": 3}, "policies is a list of names"),
-        ({"workers": 2}, "one process collects for: workers is 0"),
+        ({"workers": 2}, "one process collects for and learns: workers is 0"),
+        ({"learners": 2}, "one process collects for and learns: workers is 0, learners is 1"),
         (
             {"algorithm": {"name": "maddpg"}, "env": {**IDENTITY, "normalize_obs": True}},
             "maddpg takes observations and rewards as they are",
@@ -270,6 +273,16 @@ def test_masks_are_obeyed_and_learned_from(algorithm, root) -> None:
     assert result.steps >= 400 and result.best_return > 27 / 4
 
 
+def test_middleware_trains_them_too() -> None:
+    for algorithm in (PPO, DQN, {"name": "maddpg", "train_every": 16, "batch": 16, "learning_starts": 40}):
+        env = make_env(IDENTITY["id"], 4, seed=0)
+        source = source_of(make_algorithm(env, TrainConfig.from_mapping(config(algorithm))), env)
+        with Task() as task:
+            task.use(collector(source, 1000)).use(learner(source, total_steps=1000))
+            task.run(max_step=6)
+        assert source.train_iter >= 2 and source.collector.env_step >= 48
+
+
 class Interrupted(Exception):
     pass
 
@@ -325,6 +338,47 @@ def test_a_resumed_training_equals_one_that_was_not_interrupted(algorithm, more,
     resumed = resume(broken.name, root=root, config=TrainConfig.from_mapping(values))
     np.testing.assert_equal(final_state(resumed.run_id, root), final_state(whole.run_id, root))
     assert resumed.evaluations == whole.evaluations
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "agents",
+        "collector.env.played",
+        pytest.param("collector.env.obs", marks=LONG),
+        pytest.param("collector.env.seeds", marks=LONG),
+    ],
+)
+def test_a_checkpoint_with_nonsense_in_it_is_a_sentence_or_begins_anew(where, root) -> None:
+    """Whatever stands there (its checksum is right): never a traceback, never more memory than the file has."""
+    values = config(PPO, **SELF_PLAY, name="broken", checkpoint={"every": 400})
+    run_id = train({**values, "total_steps": 440}, root=root).run_id
+    store = CheckpointStore(Run.open(run_id, root).folder / "checkpoints")
+    newest, state = store.load()
+    rng = np.random.default_rng(0)
+    more = TrainConfig.from_mapping(values)
+
+    def leaves(tree):
+        items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+        for key, value in items:
+            yield tree, key
+            yield from leaves(value)
+
+    part = state
+    for key in where.split("."):
+        part = part[key]
+    places = list(leaves(part))
+    for number in rng.choice(len(places), min(4, len(places)), replace=False):
+        owner, key = places[number]
+        before = owner[key]
+        for nonsense in (None, 10**15, np.zeros((2, 0))):
+            owner[key] = nonsense
+            store.save(newest, state)
+            try:
+                assert resume(run_id, root=root, config=more, step=newest).steps >= 800
+            except OperantError as error:
+                assert "\n" not in str(error)
+        owner[key] = before
 
 
 # -- watching ----------------------------------------------------------------------------------------------------------

@@ -281,17 +281,18 @@ class ParallelVectorEnv(VectorEnv):
     def _play_again(self, index: int, played: dict[str, Any]) -> bool:
         """Bring an environment to where it was; returns whether it shows what it showed then."""
         env, steps = self.envs[index], _apart(played)
-        seen, infos = env.reset(seed=self._seeds[index])
-        for actions in steps:
-            if {str(one) for one in env.agents} != set(actions):
-                return False
-            seen, _, _, _, infos = env.step({one: self._as_given(str(one), actions[str(one)]) for one in env.agents})
-        self._played[index] = steps
-        now = self._nobody()
         try:
+            seen, infos = env.reset(seed=self._seeds[index])
+            for actions in steps:
+                if {str(one) for one in env.agents} != set(actions):
+                    return False
+                given = {one: self._as_given(str(one), actions[str(one)]) for one in env.agents}
+                seen, _, _, _, infos = env.step(given)
+            now = self._nobody()
             self._write(index, now, list(env.agents), seen, infos)
-        except UsageError:
+        except Exception:  # an environment that is given what it was not given before may fail in any way
             return False
+        self._played[index] = steps
         return _same(now, self._obs, index)
 
     def _as_given(self, agent: str, action: Array) -> Any:
@@ -337,7 +338,10 @@ def _joined(steps: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _apart(played: dict[str, Any]) -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = [{} for _ in range(int(played["length"]))]
+    length, known = int(played["length"]), sum(len(taken["steps"]) for taken in played["taken"].values())
+    if not 0 <= length <= known:  # in each step somebody acts
+        raise ValueError(f"{known} actions do not make {length} steps of an episode")
+    steps: list[dict[str, Any]] = [{} for _ in range(length)]
     for agent, taken in played["taken"].items():
         for number, action in zip(taken["steps"].tolist(), taken["actions"], strict=True):
             steps[number][agent] = action

@@ -52,8 +52,11 @@ def _make(env: VectorEnv, config: TrainConfig, learn: bool) -> Any:
 
 
 def _check_several(config: TrainConfig) -> None:
-    if config.workers:
-        raise UsageError(f"{config.env.id} has several agents, which one process collects for: workers is 0")
+    if config.workers or config.learners > 1:
+        raise UsageError(
+            f"{config.env.id} has several agents, which one process collects for and learns: workers is 0, "
+            "learners is 1"
+        )
 
 
 def counting_alike(env: VectorEnv, other: VectorEnv) -> VectorEnv:

@@ -129,7 +129,8 @@ def _run_from(training: Training, found: int, state: dict[str, Any], notes: Iter
     except (TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
         if isinstance(error, OperantError):
             raise
-        raise _Unfit(f"the checkpoint of step {found:,} does not fit: {type(error).__name__}: {error}") from error
+        why = " ".join(str(error).split())[:300]  # torch's have many lines
+        raise _Unfit(f"the checkpoint of step {found:,} does not fit: {type(error).__name__}: {why}") from error
     for sentence in notes:
         training.say(sentence)
     return training.run()

@@ -58,7 +58,10 @@ class PastSelves:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, saved in state.items():
-            steps = [int(step) for step in saved["steps"]]
-            self._pools[name] = [(step, saved["weights"][str(number)]) for number, step in enumerate(steps)]
+        for rival in self._rivals:
+            saved = state[rival.name]
+            pool = [(int(step), saved["weights"][str(number)]) for number, step in enumerate(saved["steps"])]
+            for _, weights in pool:  # what does not fit is found now, and not in the middle of a training
+                rival.policy.load_weights(weights)
+            self._pools[rival.name] = pool
         self._playing = {}

@@ -266,8 +266,9 @@ class AgentReturns:
         return {"latest": np.array(self._latest).reshape(-1, len(self._agents))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        latest = np.asarray(state["latest"], float).reshape(-1, len(self._agents))
         self._latest.clear()
-        self._latest.extend(state["latest"])
+        self._latest.extend(latest)
 
 
 class JointReplay(Replay):
