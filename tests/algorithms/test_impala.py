@@ -123,6 +123,18 @@ def _batch(steps=6, rows=4, seed=0):
     }
 
 
+def test_what_scaling_takes_off_an_advantage_is_weighed_with_it():
+    """A baseline leaves the gradient's mean alone only if it is weighed by the ratio as well: E_μ[ρ b ∇log π] = 0."""
+    settings = IMPALASettings(gamma=GAMMA, normalize_advantage=True, clip_pg_rho=1.5)
+    algorithm = IMPALA(*SPACES, settings, seed=1)
+    data = algorithm._prepare(_batch())
+    plain, ratio = data.advantage.copy(), np.minimum(algorithm._ratio, 1.5)
+    algorithm._scale_advantage(data)
+    scaled = (plain - plain.mean()) / plain.std(ddof=1)
+    np.testing.assert_allclose(data.advantage, scaled * ratio, rtol=1e-4, atol=1e-5)
+    assert np.abs(ratio - 1.0).max() > 0.1
+
+
 def test_the_gradient_is_that_of_the_papers_loss():
     """ρ_s ∇log π (r_s + γ v_{s+1} − V(x_s)), the squared distance to v_s, and entropy; nothing through the targets."""
     algorithm = IMPALA(*SPACES, IMPALASettings(gamma=GAMMA, max_gradient_norm=1e9, clip_pg_rho=0.8), seed=1)

@@ -156,7 +156,7 @@ def _learning(steps: int) -> dict[str, Any]:
 
 def test_a_training_whose_workers_ray_places(cluster: None, tmp_path: Path) -> None:
     (tmp_path / ".operant").mkdir()
-    result = train(_learning(40_000), root=tmp_path / ".operant")
+    result = train(_learning(12_000), root=tmp_path / ".operant")
     assert result.final_return >= 18.0
 
 

@@ -40,7 +40,7 @@ def of_task(rank: int) -> list[psutil.Process]:
 
 def test_a_training_goes_on_through_the_loss_of_a_node(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / ".operant").mkdir()
-    (tmp_path / "config.json").write_text(json.dumps(config(IMPALA, 300_000, num_nodes=2)))
+    (tmp_path / "config.json").write_text(json.dumps(config(IMPALA, 200_000, num_nodes=2)))
     nodes = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"  # both names are this machine's
     env = {**os.environ, "OPERANT_SECRET": "s", "OPERANT_NODES": nodes, "OPERANT_TEST_STEP": "1"}
     words = ["srun", "--nodes=2", "--ntasks=2", "--no-kill", "--kill-on-bad-exit=0", sys.executable, "-m", "operant"]

@@ -14,6 +14,7 @@ from operant.training import load_config, train
 __all__ = ["root"]  # a fixture
 
 
+@pytest.mark.long
 def test_what_is_found_elsewhere_is_what_would_be_found_here(root: Path) -> None:
     settings = config(PPO, 1024, normalize=True) | {"workers": 0, "evaluation": {"every": 256, "episodes": 8}}
     here = train(settings, root=root)

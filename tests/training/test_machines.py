@@ -61,6 +61,7 @@ class Lost:
     def evaluated(self, *_: Any) -> None: ...
 
 
+@pytest.mark.long
 def test_training_goes_on_through_the_loss_of_a_machine(root: Path, machine: psutil.Popen) -> None:
     looking_on = Lost(machine)
     result = train(config(IMPALA, 40_000, num_nodes=2), observer=looking_on, root=root)

@@ -39,15 +39,15 @@ def test_a_batch_of_shards_is_drawn_and_weighed_as_from_one_buffer() -> None:
     shards, rng, size, beta = [filled(64, 60, 0), filled(64, 20, 1)], np.random.default_rng(2), 16, 0.7
     masses = [one.mass for one in shards]
     times = [np.zeros(60), np.zeros(20)]
-    rounds = 2000
+    rounds = 500
     for _ in range(rounds):
         for seen, shard, count in zip(times, shards, share_out(masses, size, rng), strict=True):
             if count:
                 np.add.at(seen, shard.sample(count, rng)["obs"][:, 1].astype(int), 1)
     for seen, shard in zip(times, shards, strict=True):
         expected = rounds * size * shard.masses(np.arange(len(seen))) / sum(masses)
-        np.testing.assert_allclose(seen, expected, rtol=0.35)
-        assert seen.sum() == pytest.approx(expected.sum(), rel=0.01)
+        np.testing.assert_allclose(seen, expected, rtol=0.6)
+        assert seen.sum() == pytest.approx(expected.sum(), rel=0.03)
     parts = [
         {"obs": one.sample(4, rng)["obs"], "mass": one.masses(np.arange(4)), "index": np.arange(4)} for one in shards
     ]
