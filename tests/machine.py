@@ -19,12 +19,12 @@ QUIET_SPIN = 0.05  # seconds that `_spin` takes on an idle core of today
 
 # Modules that take longest on two quiet cores, the longest first.
 DEAREST = (
-    "benchmarks/test_regress.py", "system/test_examples.py", "web/test_page_runs.py",
+    "benchmarks/test_regress.py", "system/test_ray.py", "system/test_examples.py", "web/test_page_runs.py",
     "benchmarks/test_tracking_benchmark.py", "examples/test_task.py", "schedulers/engine/test_faults.py",
     "web/test_page_searches.py", "framework/test_faults.py", "searchers/test_contract.py", "examples/test_plugins.py",
     "searchers/test_bayes.py", "tracking/exchange/test_trackers.py", "framework/test_lockstep.py",
     "framework/test_parallel.py", "auto/test_launch.py", "system/test_wheel.py", "tracking/test_remote_notes.py",
-    "examples/test_hpo.py", "training/test_devices.py", "system/test_ray.py", "system/test_kubernetes_api.py",
+    "examples/test_hpo.py", "training/test_devices.py", "system/test_kubernetes_api.py",
 )  # fmt: skip
 
 _spun = (float("-inf"), 1.0)

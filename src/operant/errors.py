@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 KeyPath = tuple[str | int, ...]
-_LONGEST = 1000  # characters of a message
+_LONGEST = 2000  # characters of a message
 
 
 class OperantError(Exception):
@@ -25,6 +25,14 @@ class OperantError(Exception):
 
 class UsageError(OperantError, ValueError):
     """An argument, key or file that cannot be used as it was given."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(_shortened(one) if isinstance(one, str) else one for one in args))
+
+
+def _shortened(message: str) -> str:
+    """It quotes what was given, which may be anything."""
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 4 :]}"
 
 
 class MissingExtraError(OperantError, ImportError):
@@ -47,10 +55,8 @@ class ConfigError(UsageError):
     """
 
     def __init__(self, message: str, path: KeyPath = (), *, file: str | None = None, line: int | None = None) -> None:
-        if len(message) > _LONGEST:  # it quotes what was given, which may be anything
-            message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 4 :]}"
         super().__init__(message)
-        self.message = message
+        self.message = str(self.args[0])
         self.path = path
         self.file = file
         self.line = line

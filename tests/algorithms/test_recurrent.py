@@ -188,7 +188,7 @@ def test_sequences_cover_a_rollout_once_and_never_cross_an_end():
 def test_minibatches_are_whole_sequences():
     algorithm, batch = rollout(MODELS["lstm"])
     data = algorithm._prepare(batch)
-    parts = algorithm._minibatches(data)
+    parts = algorithm._minibatches(data, None)
     assert sum(len(part) for part in parts) == len(data) == 120
     assert len(parts) == 2 and all(isinstance(part.sequences, Sequences) for part in parts)
 

@@ -44,6 +44,7 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_raylet_start_wait_time_s", "180")  # Ray's own 30 s are short where there is much to do
         patch.setenv("RAY_agent_register_timeout_ms", "180000")
+        patch.setenv("RAY_worker_niceness", "0")  # by default 15: beside other work nothing would come of them
         argv = [
             str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.2",
             f"--port={port}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}",

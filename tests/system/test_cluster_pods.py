@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from tests.cluster.prometheus import query
 from tests.machine import patience, wait_until
 from tests.system.kubernetes import Kubernetes, running_kubernetes
 from tests.web.serving import Page
@@ -53,8 +55,8 @@ class Cluster:
             "python": sys.executable, "volumes": [{"path": path, "read_only": True} for path in seen],
             "env": {"HOME": "/tmp", "OMP_NUM_THREADS": 1, "PATH": f"{binaries}:/usr/bin:/bin",
                     "RAY_raylet_start_wait_time_s": 180, "RAY_agent_register_timeout_ms": 180000},
-            "head": {"cpus": 0.5, "memory": "1500MB", "object_store": "120MB", "ray_start": head},
-            "workers": [{"name": "small", "cpus": 0.5, "memory": "1500MB", "object_store": "120MB", "num_cpus": 2,
+            "head": {"cpus": 0.9, "memory": "1500MB", "object_store": "120MB", "ray_start": head},
+            "workers": [{"name": "small", "cpus": 0.9, "memory": "1500MB", "object_store": "120MB", "num_cpus": 2,
                          "ray_start": {**_ports(27000, "127.0.0.3"), "address": "127.0.0.2:26379"}}],
         }  # fmt: skip
         (folder / "fire.yaml").write_text(yaml.safe_dump(content))
@@ -122,7 +124,7 @@ def test_a_harness_training_runs_there_and_its_run_is_on_the_page_here(cluster: 
     (run,) = (cluster.folder / ".operant" / "runs").iterdir()
     assert list((run / "checkpoints").iterdir()), "checkpoints come home too"
     with Page(cluster.folder / ".operant") as page, urllib.request.urlopen(f"{page.address}/api/runs") as answer:
-        (row,) = json.load(answer)["runs"]
+        (row,) = json.load(answer)["rows"]
         assert row["id"] == run.name and row["status"] == "FINISHED"
     assert "SUCCEEDED" in cluster.run("cluster", "jobs", "-c", "fire")
 
@@ -139,7 +141,23 @@ def test_without_the_token_nobody_gets_in(cluster: Cluster) -> None:
             urllib.request.urlopen(f"{address}/api/jobs/", timeout=patience(20))
     finally:
         forward.send_signal(signal.SIGINT)
-        assert forward.wait(patience(20)) == 0
+        forward.communicate(timeout=patience(20))
+    assert forward.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's package prometheus")
+def test_prometheus_in_the_pod_of_the_head(cluster: Cluster) -> None:
+    said = cluster.run("monitor", "start", "--cluster", "fire", "--port", "29090", "--interval", "1s")
+    assert "Prometheus runs at http://127.0.0.1:29090" in said
+    service = f"{cluster.head().removeprefix('pod/')}:29090"
+    forward = cluster.start("cluster", "forward", "fire", "--only", "--service", service)
+    try:
+        port = int(_address(forward, service).rpartition(":")[2])
+        wait_until(lambda: query(port, 'up{job="ray"} == 1'), "Ray's metrics", 60)
+    finally:
+        forward.send_signal(signal.SIGINT)
+        forward.communicate(timeout=patience(20))
+    assert "Prometheus is ended" in cluster.run("monitor", "stop", "--cluster", "fire")
 
 
 def _address(forward: subprocess.Popen[str], title: str) -> str:
@@ -185,4 +203,4 @@ def test_the_forward_survives_the_head_and_a_job_on_it_is_told_as_lost(cluster: 
         for process in (forward, job):
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
-                process.wait(patience(30))
+            process.communicate(timeout=patience(30))

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.cluster.prometheus import Searching, answers, ask, free_port, query
 from tests.cluster.proxy import Proxy
+from tests.harness.composing import composed
 from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.ray_head import Head, running_head, second_node
@@ -156,8 +157,19 @@ def _learning(steps: int) -> dict[str, Any]:
 
 def test_a_training_whose_workers_ray_places(cluster: None, tmp_path: Path) -> None:
     (tmp_path / ".operant").mkdir()
-    result = train(_learning(40_000), root=tmp_path / ".operant")
+    result = train(_learning(12_000), root=tmp_path / ".operant")
     assert result.final_return >= 18.0
+
+
+def test_rllib_trains_from_the_harness_s_tree(cluster: None, tmp_path: Path) -> None:
+    from operant.harness.application import run_tree
+
+    (tmp_path / ".operant").mkdir()
+    small = ("algo.library=rllib", "rollouts.num_envs_per_env_runner=1", "training.train_batch_size_per_learner=128")
+    small += ("stop_conditions.training_iteration=2", "training.num_epochs=1", "evaluation.evaluation_interval=null")
+    report = run_tree(composed("ppo", *small), root=tmp_path / ".operant")
+    points = Run.open(report.run_id, tmp_path / ".operant").scalars("env_runners/episode_return_mean")["value"]
+    assert "training_iteration is 2" in report.reason and report.steps == 256 and len(points) == 2
 
 
 class _NodeLost:
@@ -296,16 +308,15 @@ def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(head:
     assert following.returncode == 130 and "begun" in printed, "a job that somebody stopped ends as by ctrl-C"
 
 
-def test_who_refuses_jobs_is_told_in_one_sentence(head: Head, tmp_path: Path) -> None:
-    for address, env, told in [
-        (head.dashboard, {"RAY_AUTH_TOKEN": "0" * 64}, "Ray refuses: "),
-        ("http://127.0.0.1:9", {}, "the head does not answer"),
-    ]:
-        words = [sys.executable, "-m", "operant", "cluster", "jobs", "--address", address]
-        done = subprocess.run(
-            words, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+def test_who_refuses_jobs_is_told_in_one_sentence(
+    head: Head, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", "jobs", "--address", "http://127.0.0.1:9"]) == 1
+    assert "the head does not answer" in capsys.readouterr().err
+    words = [sys.executable, "-m", "operant", "cluster", "jobs", "--address", head.dashboard]
+    env = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # Ray reads it once for each process
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "Ray refuses: " in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's package prometheus")

@@ -94,7 +94,8 @@ CALLS = {
     "record": "last [rl]", "serve": "[web]", "fire": "simulate s.yaml [rl]", "harness": "[harness]",
     "task": "-m operant:Run --engine ray [ray]", "plot": "nothing --out a.png", "export": "last --to parquet",
     "import": "no.tar.gz", "import-tensorboard": "nowhere", "stop": "-t no", "restart": "-t no", "rm": "-t no",
-    "replay": "no", "compare-scores": "no",
+    "join": "no", "replay": "no", "compare-scores": "no", "monitor": "stop",
+    "cluster": "jobs --address http://127.0.0.1:9 [ray]",
     "bench": "search --func ackley --dims 2 --searchers tpe --seeds 1 --samples 5 --workers 1 --out bench [search]",
 }  # fmt: skip
 """Each command with words that reach its work, and the extra that it then asks for."""

@@ -217,7 +217,9 @@ def _forward(args: argparse.Namespace) -> int:
     targets = [] if args.only else cluster_targets(spec)
     targets += [service_target(cluster, one) for one in args.service]
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(Listener(cluster, one)) for one in targets]
+        # Where pods have the network of their node, and that is this machine, a port of theirs is none of ours.
+        wanted = 0 if spec.host_network else None
+        listeners = [stack.enter_context(Listener(cluster, one, wanted)) for one in targets]
         found: dict[str, tuple[bool, str]] = {}
 
         def show() -> None:

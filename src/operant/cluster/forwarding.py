@@ -27,6 +27,8 @@ SERVICE: Object = {"apiVersion": "v1", "kind": "Service"}
 _CHUNK = 1 << 16
 _MOST_HELD = 1 << 20
 """Bytes for a reader that is slow; then nothing more is taken for it."""
+_MOST_CONNECTIONS = 512
+"""Of one port: each costs a thread, and a pod on this machine's own network could lead back to us."""
 _SOMETHING = select.POLLIN | select.POLLHUP | select.POLLERR
 _RETRY_SECONDS = 0.5
 _HALF_CLOSED_SECONDS = 5.0
@@ -260,6 +262,9 @@ class Listener:
                     return
                 continue
             with self._lock:
+                if len(self._open) >= _MOST_CONNECTIONS:
+                    local.close()
+                    continue
                 self._open.add(local)
             threading.Thread(target=self._serve, args=(local,), name="operant-forwarded", daemon=True).start()
 

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from operant.errors import UsageError, nearest
-from operant.models.loading import import_name
 from operant.settings import fill, setting, to_mapping
 
 SHARED, INDEPENDENT = "shared", "independent"
@@ -129,6 +128,8 @@ def _policy_of(
     if isinstance(mapping, str) and mapping in named:
         return lambda agent: mapping
     if isinstance(mapping, str) and (":" in mapping or "." in mapping):
+        from operant.models.loading import import_name  # which loads torch
+
         return _called(import_name(mapping))
     if callable(mapping):
         return _called(mapping)

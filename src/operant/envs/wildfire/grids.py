@@ -57,7 +57,8 @@ def write_ascii_grid(
 
 def _array(path: Path) -> Array:
     try:
-        found = np.lib.format.open_memmap(path, mode="r")  # what it says of its size is held against the file's
+        with warnings.catch_warnings(action="ignore"):  # of headers as Python 2 wrote them
+            found = np.lib.format.open_memmap(path, mode="r")  # what it says of its size is held against the file's
     except (ValueError, TypeError, OverflowError, OSError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise UsageError(f"{path} is no array of numbers: {error!s:.200}") from None
     if found.ndim != 2:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from operant._util.checks import is_whole
 from operant.envs.vector import Array
 from operant.envs.wildfire.physics.fuels import fuel_number, fuel_table
 from operant.errors import UsageError, nearest
@@ -76,6 +77,9 @@ class Land:
         return np.arctan2(east, north)
 
 
+MOST_FORMS = 10_000  # hills, patches, houses
+
+
 def generate(
     kinds: Mapping[str, Callable[..., Array]], what: str, settings: Mapping[str, Any], *arguments: Any
 ) -> Array:
@@ -84,6 +88,9 @@ def generate(
     kind = str(own.pop("type", next(iter(kinds))))
     if kind not in kinds:
         raise UsageError(f"there is no {what} of type {kind!r}{nearest(kind, kinds)}; known: {', '.join(kinds)}")
+    for key in ("count", "octaves", "patches"):
+        if key in own and not (is_whole(own[key], 0) and own[key] <= MOST_FORMS):
+            raise UsageError(f"{what}.{key} is {own[key]!r:.40}; it is a whole number up to {MOST_FORMS:,}")
     try:
         return np.asarray(kinds[kind](*arguments, **own))
     except TypeError as error:

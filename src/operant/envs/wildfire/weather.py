@@ -18,6 +18,7 @@ from operant.errors import UsageError
 
 _FT_MIN = 60.0 / FEET  # of one m/s
 _TEN_METRES = 1.15  # wind at 10 m over wind at 20 ft
+_MOST_CHANGES = 100_000  # of the wind in a fire
 _KW_M = 3.46414  # of one Btu/ft/s
 
 
@@ -118,8 +119,10 @@ def _gusts(
 
     ``strength`` is the standard deviation of the speed in parts of its mean, ``turn`` that of the direction in degrees.
     """
-    if every <= 0:
-        raise UsageError(f"wind.every is {every}; it must be a time in minutes")
+    if not (every > 0 and minutes / every <= _MOST_CHANGES):
+        raise UsageError(
+            f"wind.every is {every}; it is minutes from gust to gust, of which there are at most {_MOST_CHANGES:,}"
+        )
     mean, towards = _drawn(speed, generator), _drawn(direction, generator)
     changes = np.arange(0.0, max(minutes, every), every)
     wander = np.clip(generator.standard_normal((2, len(changes))), -3.0, 3.0)
