@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["CONTINUOUS", "NOT_THERE", "Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
 
 CONTINUOUS = ("ddpg", "td3", "sac")
-NOT_THERE = ("c51", "rainbow")
+NOT_THERE = ("c51", "maddpg", "rainbow")
 """What SB3 has not; our own settings then stand for its words."""
 POSITIONS = {
     "operant.envs.positions:CartPolePositions": ("CartPole-v1", [0, 2]),

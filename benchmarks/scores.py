@@ -244,7 +244,10 @@ def random_return(env: dict[str, Any], results: Results) -> float:
     env = {**env, "id": POSITIONS.get(env["id"], (env["id"],))[0]}
     row = " ".join([env["id"], *(f"{key}={value}" for key, value in env["arguments"].items())])
     found = results.get("random", row, FINAL_SEED)
-    if found is None:
+    if found is None and env["id"] not in gymnasium.registry:
+        found = {"last": round(_random_agents(env), 2), "episodes": FINAL_EPISODES}
+        results.put("random", row, FINAL_SEED, found)
+    elif found is None:
         made = gymnasium.make(env["id"], **env["arguments"])
         made.reset(seed=FINAL_SEED)
         made.action_space.seed(FINAL_SEED)
@@ -259,6 +262,24 @@ def random_return(env: dict[str, Any], results: Results) -> float:
         found = {"last": round(total / episodes, 2), "episodes": episodes}
         results.put("random", row, FINAL_SEED, found)
     return float(found["last"])
+
+
+def _random_agents(env: dict[str, Any]) -> float:
+    """The same in an environment that is not Gymnasium's, such as one of several agents."""
+    import numpy as np
+
+    from operant.data import tree_map
+    from operant.envs import make_env
+
+    made = make_env(env["id"], 1, **env["arguments"])
+    made.reset(FINAL_SEED)
+    made.single_action_space.seed(FINAL_SEED)
+    returns: list[float] = []
+    while len(returns) < FINAL_EPISODES:
+        step = made.step(tree_map(lambda one: np.asarray(one)[None], made.single_action_space.sample()))
+        returns += [] if step.episodes is None else step.episodes.returns.tolist()
+    made.close()
+    return float(np.mean(returns))
 
 
 def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
@@ -311,7 +332,8 @@ def gather(
         found = []
         for seed in seeds:
             one = None if anew and side == "operant" else results.get(name, row, seed)
-            there = side == "operant" or config["algorithm"]["name"] not in NOT_THERE
+            several = config["env"]["id"].startswith("mpe2.")  # agents
+            there = side == "operant" or not (several or config["algorithm"]["name"] in NOT_THERE)
             if one is None and side in runs and there:
                 one = run_apart(library, given, seed)
                 if one is not None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.cluster.prometheus import Searching, answers, ask, free_port, query
 from tests.cluster.proxy import Proxy
+from tests.harness.composing import composed
 from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
 from tests.system.ray_head import Head, running_head, second_node
@@ -158,6 +159,17 @@ def test_a_training_whose_workers_ray_places(cluster: None, tmp_path: Path) -> N
     (tmp_path / ".operant").mkdir()
     result = train(_learning(12_000), root=tmp_path / ".operant")
     assert result.final_return >= 18.0
+
+
+def test_rllib_trains_from_the_harness_s_tree(cluster: None, tmp_path: Path) -> None:
+    from operant.harness.application import run_tree
+
+    (tmp_path / ".operant").mkdir()
+    small = ("algo.library=rllib", "rollouts.num_envs_per_env_runner=1", "training.train_batch_size_per_learner=128")
+    small += ("stop_conditions.training_iteration=2", "training.num_epochs=1", "evaluation.evaluation_interval=null")
+    report = run_tree(composed("ppo", *small), root=tmp_path / ".operant")
+    points = Run.open(report.run_id, tmp_path / ".operant").scalars("env_runners/episode_return_mean")["value"]
+    assert "training_iteration is 2" in report.reason and report.steps == 256 and len(points) == 2
 
 
 class _NodeLost:

@@ -22,23 +22,22 @@ from operant.training.agents.team import Member, Team
 from operant.training.collecting import Collector, only
 from operant.training.sources import Replay, Source, learn_from, learn_from_replay
 
+_FIELDS = {"obs", "action", "reward", "terminated", "truncated", "next_obs"}
+
 
 class RolloutShare:
     """Steps of one policy's agents, up to a whole rollout."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, num_envs: int) -> None:
         self.policy = member.policy
         self.steps = self.policy.data.count
+        self._rows = num_envs * len(member.agents)
         self._kept: list[dict[str, Any]] = []
         self._present: list[Array] = []
 
     def keep(self, step: dict[str, Any], present: Array) -> None:
         self._kept.append(step)
         self._present.append(present)
-
-    @property
-    def settled(self) -> bool:
-        return not self._kept
 
     def learn(self, env_step: int, total_steps: int, measure: bool, rng: np.random.Generator) -> tuple[int, Metrics]:
         """Learn if a rollout is whole; returns how often, and what to log."""
@@ -55,15 +54,20 @@ class RolloutShare:
         return 1, dict(metrics)
 
     def save(self, folder: Path) -> dict[str, Any]:
-        return {}
+        """What is there of a rollout: policies with other rhythms may have ended theirs before."""
+        return {"kept": self._kept, "present": np.stack(self._present)} if self._kept else {}
 
-    def load(self, folder: Path, state: dict[str, Any]) -> None: ...
+    def load(self, folder: Path, state: dict[str, Any]) -> None:
+        kept = list(state.get("kept", ()))
+        present = list(state.get("present", ()))
+        whole = all(one.keys() >= _FIELDS and len(one["reward"]) == self._rows for one in kept)
+        if len(kept) != len(present) or len(kept) >= self.steps or not whole:
+            raise ValueError(f"{len(kept)} steps are no beginning of a rollout")
+        self._kept, self._present = kept, present
 
 
 class ReplayShare:
     """Replay of one policy's agents."""
-
-    settled = True
 
     def __init__(self, member: Member, num_envs: int) -> None:
         self.policy = member.policy
@@ -151,10 +155,6 @@ class TeamSource(Source):
     def steps_per_round(self) -> int:
         return self._steps * self.env.num_envs
 
-    @property
-    def settled(self) -> bool:
-        return all(share.settled for share in self.shares.values())
-
     def describe(self) -> list[str]:
         who = "; ".join(f"{one.name} for {', '.join(one.agents)}" for one in self.algorithm.members.values())
         return [f"policies: {who}", *self.selves.describe()]
@@ -231,7 +231,7 @@ class TeamSource(Source):
 def _share(member: Member, num_envs: int) -> RolloutShare | ReplayShare:
     spec = member.policy.data
     if spec.source == "fresh" and spec.unit == "step":
-        return RolloutShare(member)
+        return RolloutShare(member, num_envs)
     if spec.source == "replay":
         return ReplayShare(member, num_envs)
     what = "recorded transitions" if spec.source == "dataset" else f"whole {spec.unit}s"

@@ -195,7 +195,7 @@ def _pop(heap: Array, size: int, place: Array, time: Array) -> int:
 
 @_compile
 def _advance_one(
-    time: Array, fields: Array, changes: Array, box: Array, width: int, since: float, until: float,
+    time: Array, fields: Array, changes: Array, box: Array, width: int, since: float, until: float, fastest: float,
     heap: Array, place: Array, whole: Array, real: Array,
 ) -> float:  # fmt: skip
     radius = int(real[-1, _RING])
@@ -219,16 +219,19 @@ def _advance_one(
             before = time[cell]
             if before <= now or fields[0, cell, 0] == np.inf:
                 continue
+            following = time[cell + whole[whole[i, _FOLLOWING], _OFFSET]]
+            preceding = time[cell + whole[whole[i, _PRECEDING], _OFFSET]]
+            if before <= min(now, min(following, preceding)) + real[i, _RING] * fastest:
+                continue  # nothing that comes by this neighbour can be sooner
             if changes.size == 1:
                 best = min(before, _in_steady_weather(time, fields[0], cell, i, now, whole, real))
             else:
                 best = min(before, _by_way(fields, changes, cell, i, now, whole, real))
-                then = time[cell + whole[whole[i, _FOLLOWING], _OFFSET]]
-                if then <= now:
-                    best = min(best, _by_facet(fields, changes, cell, i, now, then, whole, real))
-                then = time[cell + whole[whole[i, _PRECEDING], _OFFSET]]
-                if then <= now:
-                    best = min(best, _by_facet(fields, changes, cell, whole[i, _PRECEDING], then, now, whole, real))
+                if following <= now:
+                    best = min(best, _by_facet(fields, changes, cell, i, now, following, whole, real))
+                if preceding <= now:
+                    j = whole[i, _PRECEDING]
+                    best = min(best, _by_facet(fields, changes, cell, j, preceding, now, whole, real))
             if best < before:
                 time[cell] = best
                 if best <= until:
@@ -249,13 +252,14 @@ def _advance_one(
 @_compile
 def advance(
     time: Array, fields: Array, changes: Array, box: Array, width: int, since: Array, until: Array, upcoming: Array,
-    heap: Array, place: Array, whole: Array, real: Array,
+    fastest: Array, heap: Array, place: Array, whole: Array, real: Array,
 ) -> None:  # fmt: skip
     """Let each fire n burn from ``since[n]`` to ``until[n]``; ``upcoming[n]`` is then when its next cell will burn.
 
     ``time`` [N, cells] holds when each cell burns: for good up to ``since``, after it as far as is known by then.
     ``fields`` [N, K, cells, 3] is slowness and drift from the time ``changes[n, k]`` on; ``box`` [N, 4] holds rows and
-    columns outside of which nothing is known to burn. ``heap`` and ``place`` [cells] are for use here; ``place`` is -1.
+    columns outside of which nothing is known to burn; ``fastest`` [N] is less than any cell takes. ``heap`` and
+    ``place`` [cells] are for use here; ``place`` is -1.
     """
     for n in range(time.shape[0]):
         if since[n] < until[n]:
@@ -263,8 +267,9 @@ def advance(
             while weathers < changes.shape[1] and changes[n, weathers] < np.inf:
                 weathers += 1
             upcoming[n] = _advance_one(
-                time[n], fields[n], changes[n, :weathers], box[n], width, since[n], until[n], heap, place, whole, real
-            )
+                time[n], fields[n], changes[n, :weathers], box[n], width, since[n], until[n], fastest[n],
+                heap, place, whole, real,
+            )  # fmt: skip
 
 
 @_compile

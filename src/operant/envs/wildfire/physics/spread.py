@@ -97,6 +97,7 @@ class Fires:
         self._upcoming = np.full(count, np.inf)
         self._narrow = np.zeros(count, np.int64)  # which of the stencils
         self._kinds: list[int] = [0]  # those that are in use
+        self._fastest = np.zeros(count)  # minutes that fire takes for a cell where it is quickest, or a bit less
         self._throwing: list[int] = []  # fires with embers
         self.duration = np.zeros((count, *shape))
         self.clock = np.zeros(count)
@@ -176,6 +177,7 @@ class Fires:
         self.duration[n] = rates.duration
         self._narrow[n] = bool((rates.eccentricity > NARROW).any())
         self._kinds = np.unique(self._narrow).tolist()
+        self._fastest[n] = (1.0 - 1e-9) * rates.cell_size / max(float(rates.rate.max()), SLOWEST)
         self._throwing = [n for n, rates in enumerate(self._rates) if rates is not None and rates.embers is not None]
 
     def ignite(self, n: int, cells: Sequence[tuple[int, int]], at: float | None = None) -> None:
@@ -274,7 +276,8 @@ class Fires:
             if self._compiled is None:
                 _spread_numpy.advance(*arguments, goal, self._upcoming, self._stencils[kind])
             else:
-                self._compiled.advance(*arguments, goal, self._upcoming, *self._scratch, *self._packed[kind])
+                rest = (self._upcoming, self._fastest, *self._scratch, *self._packed[kind])
+                self._compiled.advance(*arguments, goal, *rest)
         self.clock = until
 
     def _throw_embers(self, n: int, since: float) -> None:
@@ -292,7 +295,7 @@ class Fires:
         if self._changes.shape != other._changes.shape:
             self._fields, self._changes = other._fields.copy(), other._changes.copy()
         self._rates, self._kinds, self._throwing = other._rates, other._kinds, other._throwing
-        for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "clock"):
+        for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "_fastest", "clock"):
             getattr(self, name)[which] = getattr(other, name)[which]
         self.advance(until=np.where(which, np.maximum(until, self.clock), self.clock))
 
