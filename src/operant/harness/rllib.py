@@ -165,6 +165,7 @@ def _environment(name: Any) -> Any:
     from operant.envs.making import environment_maker
 
     make = environment_maker(name)
+    make = getattr(make, "one", make)  # RLlib makes its vectors itself
 
     def make_one(config: Any) -> Any:
         env = make(**made(dict(config), "environment.env_config"))
