@@ -108,6 +108,9 @@ def test_a_network_of_ones_own_and_several_agents(tmp_path: Path) -> None:
         "++rollouts.env_to_module_connector._partial_=true",
         "++rollouts.env_to_module_connector.multi_agent=false",
     )
+    with pytest.raises(UsageError, match=r"RLlib: `minibatch_size` .512. must be"):
+        run_tree(composed("wildfire-ppo", *SMALL, *land, *flats), root=tmp_path)
+    flats += ("training.minibatch_size=128",)
     assert run_tree(composed("wildfire-ppo", *SMALL, *land, *flats), root=tmp_path).steps == 512
     report = run_tree(composed("marl", *SMALL, *land), root=tmp_path)
     run = Run.open(report.run_id, tmp_path)
