@@ -177,9 +177,10 @@ def test_an_api_server_that_is_away_for_20_seconds_costs_a_job_nothing(cluster: 
     os.kill(server, signal.SIGSTOP)
     time.sleep(20)
     os.kill(server, signal.SIGCONT)
-    lines += process.stdout.readlines()
-    assert process.wait(patience(120)) == 0
-    assert [line for line in lines if "step" in line] == [f"step {number}\n" for number in range(1, 13)]
+    rest, _ = process.communicate(timeout=patience(120))
+    lines += rest.splitlines(keepends=True)
+    assert process.returncode == 0
+    assert [line for line in lines if line.startswith("step")] == [f"step {number}\n" for number in range(1, 13)]
 
 
 def test_the_forward_survives_the_head_and_a_job_on_it_is_told_as_lost(cluster: Cluster) -> None:
