@@ -242,13 +242,13 @@ def test_a_resumed_training_equals_one_that_was_not_interrupted(root) -> None:
     values = {
         "algorithm": {"name": "maddpg", **SMALL, "sub_policies": 2},
         "env": {"id": "operant.envs.toys:AgentsIdentity", "num_envs": 4, "arguments": {"coming": True, "going": True}},
-        "total_steps": 400,
+        "total_steps": 240,
         "model": {"hidden": [8]},
         "evaluation": {"episodes": 2, "every": 100},
         "checkpoint": {"every": 64},
     }
     whole = train(values, root=root)
-    part = train({**values, "total_steps": 200}, root=root)
+    part = train({**values, "total_steps": 120}, root=root)
     found = resume(part.run_id, root=root, config=TrainConfig.from_mapping(values))
 
     def state(run_id):
