@@ -40,7 +40,10 @@ class FuelTable:
         largest = int(self.number.max())
         lookup = np.full(largest + 1, -1)
         lookup[self.number] = np.arange(len(self.number))
-        whole = np.where(np.isin(numbers, _NO_DATA), 98, numbers).astype(np.int64)
+        known = np.where(np.isin(numbers, _NO_DATA), 98, numbers)
+        whole = np.where(np.abs(known) < 2**53, known, -1).astype(
+            np.int64
+        )  # what is not finite is no number of a model
         rows = lookup[np.clip(whole, 0, largest)]
         wrong = (rows < 0) | (whole < 0) | (whole > largest)
         if wrong.any():
