@@ -102,6 +102,16 @@ def test_a_network_of_ones_own_and_several_agents(tmp_path: Path) -> None:
     run_tree(composed("ppo", *SMALL, f"++model.module={own}", "model.fcnet_hiddens=[8]"), root=tmp_path)
 
     land = ("simulation.simfire.train.area.screen_size=[12,12]", "simulation.simfire.train.simulation.runtime=20m")
+    flat = "++rollouts.env_to_module_connector._target_=operant.harness.rllib.flat_observations"
+    flats = (
+        flat,
+        "++rollouts.env_to_module_connector._partial_=true",
+        "++rollouts.env_to_module_connector.multi_agent=false",
+    )
+    with pytest.raises(UsageError, match=r"RLlib: `minibatch_size` .512. must be"):
+        run_tree(composed("wildfire-ppo", *SMALL, *land, *flats), root=tmp_path)
+    flats += ("training.minibatch_size=128",)
+    assert run_tree(composed("wildfire-ppo", *SMALL, *land, *flats), root=tmp_path).steps == 512
     report = run_tree(composed("marl", *SMALL, *land), root=tmp_path)
     run = Run.open(report.run_id, tmp_path)
     for policy in ("left", "right"):

@@ -291,7 +291,9 @@ def test_a_job_is_followed_over_a_cut_and_its_run_comes_home(head: Head, tmp_pat
     assert (run / "checkpoints" / "last.npz").read_bytes() == b"weights" * 100_000
 
 
-def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(head: Head, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(
+    head: Head, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["submit", "--no-fetch", "--working-dir", "", "--name", "endless-1", "--", "echo begun; sleep 600"]
     process = _submitting(head.dashboard, *words, folder=tmp_path)
     assert process.stdout is not None
@@ -299,11 +301,12 @@ def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(head:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 130 and "endless-1 goes on" in said
-    listed, _ = _submitting(head.dashboard, "jobs", folder=tmp_path).communicate()
-    assert any(line.split()[:2] == ["endless-1", "RUNNING"] and "sleep 600" in line for line in listed.splitlines())
+    assert main(["cluster", "jobs", "--address", head.dashboard]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["endless-1", "RUNNING"] and "sleep 600" in line for line in listed)
     following = _submitting(head.dashboard, "logs", "endless-1", folder=tmp_path)
-    stopped, _ = _submitting(head.dashboard, "stop", "endless-1", folder=tmp_path).communicate()
-    assert "endless-1 is stopped" in stopped
+    assert main(["cluster", "stop", "--address", head.dashboard, "endless-1"]) == 0
+    assert "endless-1 is stopped" in capsys.readouterr().out
     printed, _ = following.communicate(timeout=patience(60))
     assert following.returncode == 130 and "begun" in printed, "a job that somebody stopped ends as by ctrl-C"
 

@@ -165,6 +165,7 @@ def _environment(name: Any) -> Any:
     from operant.envs.making import environment_maker
 
     make = environment_maker(name)
+    make = getattr(make, "one", make)  # RLlib makes its vectors itself
 
     def make_one(config: Any) -> Any:
         env = make(**made(dict(config), "environment.env_config"))
@@ -235,6 +236,16 @@ def check_resources(config: Any, there: Mapping[str, float]) -> None:
             )
 
 
+def _built(config: Any) -> Any:
+    try:
+        return config.build_algo()
+    except ValueError as error:
+        text = str(error)
+        if "suppress all validation errors" not in text:
+            raise
+        raise UsageError(f"RLlib: {text.splitlines()[0]}") from None
+
+
 def prepare_ray() -> None:
     """Set what Ray reads from the environment when it is begun, where nobody else has."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
@@ -258,7 +269,7 @@ def train_rllib(
         SummaryWriter(name, config=plain_flat(plan.tree), root=root, tags=["harness", "train", "rllib"]) as writer,
         closing(Recorder(plan, writer, name)) as recorder,
     ):
-        algorithm = config.build_algo()
+        algorithm = _built(config)
         try:
             earlier = given(plan, "algo").get("checkpoint_path")
             if earlier is not None:

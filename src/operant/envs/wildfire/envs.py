@@ -49,6 +49,8 @@ class WildfireVector(NumpyVectorEnv):
     """
 
     state_names: ClassVar[tuple[str, ...]] = ()
+    one: ClassVar[type[gymnasium.Env[Any, Any]]]
+    """A single one, for who makes vectors of its own."""
 
     def __init__(self, num_envs: int = 1, *, seed: int | None = None, **settings: Any) -> None:
         self.world = World(fill(WildfireSettings, with_simfire(settings)), num_envs)
@@ -164,3 +166,6 @@ class Wildfire(gymnasium.Env[Any, Any]):
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.world.load_state(state)
+
+
+WildfireVector.one = Wildfire
