@@ -161,18 +161,18 @@ def test_the_memory_of_critics_learns_with_them() -> None:
     assert not torch.equal(followed, learned)
 
 
-@pytest.mark.parametrize("memory", ["gru", pytest.param("", marks=LONG)])
+@pytest.mark.parametrize("memory", ["gru", pytest.param("lstm", marks=LONG), pytest.param("", marks=LONG)])
 def test_it_solves_what_needs_memory_and_not_without(memory, tmp_path) -> None:
-    settings = {"name": "sac", "train_every": 16, "batch": 32, "buffer": 5000, "learning_starts": 200}
-    settings |= {"learning_rate": 0.01, "gamma": 0.95, "target_rate": 0.02}
+    settings = {"name": "sac", "train_every": 16, "batch": 64, "buffer": 5000, "learning_starts": 200}
+    settings |= {"learning_rate": 0.01, "target_rate": 0.02, "temperature": 0.05, "learn_temperature": False}
     model = {"hidden": [16], "activation": "relu", "sequence": 4, "burn_in": 0}
     found = train(
         {
             "env": {"id": "operant.envs.identity:ContinuousMemoryIdentity", "num_envs": 8},
             "algorithm": settings,
             "model": {**model, "recurrent": memory, "recurrent_size": 16},
-            "total_steps": 5000,
-            "evaluation": {"episodes": 64, "every": 5000},
+            "total_steps": 3000,
+            "evaluation": {"episodes": 64, "every": 3000},
         },
         root=tmp_path,
     ).final_return

@@ -171,14 +171,14 @@ def _address(forward: subprocess.Popen[str], title: str) -> str:
 def test_an_api_server_that_is_away_for_20_seconds_costs_a_job_nothing(cluster: Cluster) -> None:
     loop = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo step $i; sleep 3; done"
     process = cluster.start("cluster", "submit", "-c", "fire", "--no-fetch", "--", loop)
-    assert process.stdout is not None
-    lines = [process.stdout.readline()]
-    server = int((cluster.kubernetes.place / "apiserver.pid").read_text())
-    os.kill(server, signal.SIGSTOP)
-    time.sleep(20)
-    os.kill(server, signal.SIGCONT)
-    rest, _ = process.communicate(timeout=patience(120))
-    lines += rest.splitlines(keepends=True)
+    with process:  # which closes its pipes
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        server = int((cluster.kubernetes.place / "apiserver.pid").read_text())
+        os.kill(server, signal.SIGSTOP)
+        time.sleep(20)
+        os.kill(server, signal.SIGCONT)
+        lines += process.stdout.readlines()  # not `communicate`, which does not see what was read ahead
     assert process.returncode == 0
     assert [line for line in lines if line.startswith("step")] == [f"step {number}\n" for number in range(1, 13)]
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,14 @@ def _pip(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def image(podman: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+def image(podman: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("pip")
     words = ["podman", "build", *_ODD, "--network=host", *_mounts(), *_pip(folder), f"--build-arg=BASE={IMAGE}"]
     words += ["--pull=never", "-q", "-t", BUILT, "-f", str(REPOSITORY / "deploy" / "Dockerfile"), str(REPOSITORY)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return BUILT
+    yield BUILT
+    subprocess.run(["podman", "rmi", "-f", BUILT], check=False, capture_output=True)
 
 
 def test_it_serves_as_nobody_with_a_root_that_cannot_be_written(image: str, tmp_path: Path) -> None:
