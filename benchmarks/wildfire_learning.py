@@ -35,7 +35,7 @@ from operant.settings import to_mapping
 from operant.tracking import SummaryWriter
 from operant.training import TrainConfig, Training
 from operant.training.evaluating import Player, film
-from operant.training.statistics import difference, interval
+from operant.training.statistics import LEVEL_SEEDS, difference, interval
 from operant.training.targets import load_config
 
 EPISODES, ROWS = 200, 50
@@ -163,9 +163,12 @@ class Kept:
             self._results[row.pop("key")] = row
 
     def get(self, name: str, config: TrainConfig, seed: int, work: Work) -> Result | None:
-        apart = ("name", "seed", "evaluation", "checkpoint", "log")  # what makes no other policy
-        settings = {key: value for key, value in to_mapping(config).items() if key not in apart}
-        settings["asked"] = [EPISODES, ROWS, config.evaluation.arguments]
+        settings: dict[str, Any] = {"asked": [EPISODES, ROWS, config.evaluation.arguments]}
+        if name in RULES:
+            settings["env"] = config.env.arguments
+        else:
+            apart = ("name", "seed", "evaluation", "checkpoint", "log")  # what makes no other policy
+            settings |= {key: value for key, value in to_mapping(config).items() if key not in apart}
         print_ = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:12]
         key = f"{name}, {print_}, seed {seed}"
         if key not in self._results and not self._only_look:
@@ -182,7 +185,9 @@ def show(name: str, results: list[Result], rival: list[Result]) -> None:
     values = [result["saved"] for result in results]
     middle, low, high = interval(values)
     line = f"{name:24} {middle:6.3f} [{low:.3f}, {high:.3f}]  {len(values)} seeds"
-    if rival:
+    if rival and len(values) < LEVEL_SEEDS:
+        line += f"  (over greedy: undecided before {LEVEL_SEEDS} seeds)"
+    elif rival:
         line += "  over greedy {:+.3f} [{:+.3f}, {:+.3f}]".format(*difference(values, [one["saved"] for one in rival]))
     if "cpu_seconds" in results[0]:
         cpu, load = ([result[name] for result in results] for name in ("cpu_seconds", "load"))
