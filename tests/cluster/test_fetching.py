@@ -100,7 +100,7 @@ def test_without_the_token_nothing_is_told(tmp_path: Path) -> None:
 
 
 @contextmanager
-def hostile(files: list[list[Any]]) -> Iterator[int]:
+def hostile(files: Any) -> Iterator[int]:
     """A server that lists what it likes."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -148,6 +148,25 @@ def test_what_comes_from_a_pod_stays_in_its_place(tmp_path: Path) -> None:
 
 
 # -- what is sent ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("files", [7, [[]], [3], [["runs/a/x.seg", "big", 1]]], ids=repr)
+def test_nonsense_from_a_pod_does_not_end_the_fetching(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operant.cluster.fetching._SECONDS", 0.02)
+    asked: list[int] = []
+    with hostile(files) as port:
+
+        def connect() -> tuple[str, int]:
+            asked.append(port)
+            return "127.0.0.1", port
+
+        fetcher = Fetcher(tmp_path, tmp_path / "known", "t", connect, print)
+        fetcher.start()
+        wait_until(lambda: len(asked) > 2, "that it asks again")
+        fetcher.close()
+    assert not fetcher.complete.is_set()
 
 
 def test_a_folder_is_packed_without_what_nobody_needs(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ _PART = re.compile(r"[A-Za-z0-9_=+@,()\[\]-][\w .=+@,()\[\]-]{0,199}")
 _ROOMS = ("runs", "searches")
 _GROWING = (".seg", ".log", ".jsonl", "stdout", "stderr")
 _MOST_FILES = 200_000
+_MOST_LISTED = 64 << 20  # bytes
 _CHUNK = 1 << 20
 _SECONDS = 1.0
 
@@ -56,15 +57,15 @@ class Fetcher:
                 if self.fetch():
                     self.complete.set()
                     return
-            except (OSError, http.client.HTTPException, ValueError):
-                pass  # its pod is not up yet, or gone; or the forward is being made anew
+            except (OSError, http.client.HTTPException, ValueError, TypeError, LookupError, RecursionError):
+                pass  # its pod is not up yet, or gone; the forward is being made anew; or what it says is nonsense
             self._ends.wait(_SECONDS)
 
     def fetch(self) -> bool:
         """Get what is new; whether the program has ended and all of it is here."""
         connection = http.client.HTTPConnection(*self._connect(), timeout=30)
         with contextlib.closing(connection):
-            listed = json.loads(self._ask(connection, "GET", "/list").read())
+            listed = json.loads(self._ask(connection, "GET", "/list").read(_MOST_LISTED))
             files = [one for one in listed["files"][:_MOST_FILES] if self._take(str(one[0]))]
             for path, size, changed in files:
                 if self._have.get(path) != (size, changed):
@@ -111,7 +112,7 @@ class Fetcher:
     def _ask(self, connection: http.client.HTTPConnection, method: str, path: str) -> http.client.HTTPResponse:
         connection.request(method, path, headers={"Authorization": f"Bearer {self._token}"})
         answer = connection.getresponse()
-        if answer.status != 200:
+        if answer.status != 200 or answer.length is None:  # without a length it might never end
             raise OSError(f"the job answers {answer.status}")
         return answer
 

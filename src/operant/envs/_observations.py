@@ -49,6 +49,15 @@ def check(space: spaces.Space[Any], obs: Any, name: str) -> None:
         raise UsageError(f"{name} has shape {array.shape} and dtype {array.dtype}, but observation_space is {space}")
 
 
+def row_of(tree: Tree, index: int) -> Any:
+    """What one environment has of a tree of arrays [N, ...]."""
+    if isinstance(tree, dict):
+        return {name: row_of(part, index) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(row_of(part, index) for part in tree)
+    return tree[index]
+
+
 def set_row(tree: Tree, index: int, obs: Any) -> None:
     """Write one environment's observation into row ``index``."""
     if isinstance(tree, dict):

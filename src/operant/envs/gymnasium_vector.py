@@ -9,7 +9,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from operant.envs._masks import MASK, MASK_ATTRIBUTES, final_mask, mask_in_obs, mask_size
-from operant.envs._observations import copy_tree, set_row
+from operant.envs._observations import copy_tree, row_of, set_row
 from operant.envs.in_process import InProcessVectorEnv
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import UsageError
@@ -142,7 +142,7 @@ class GymnasiumVectorAdapter(VectorEnv):
         final = copy_tree(obs)
         for i in where.tolist():
             # One object for each environment (Gymnasium's own), or one batched tree.
-            set_row(final, i, last[i] if isinstance(last, np.ndarray) else _row(last, i))
+            set_row(final, i, last[i] if isinstance(last, np.ndarray) else row_of(last, i))
         return final
 
     def _reset_where(self, obs: Tree, done: Array) -> Tree:
@@ -175,14 +175,6 @@ class GymnasiumVectorAdapter(VectorEnv):
 
     def close(self) -> None:
         self.env.close()
-
-
-def _row(tree: Tree, index: int) -> Any:
-    if isinstance(tree, dict):
-        return {name: _row(part, index) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(_row(part, index) for part in tree)
-    return tree[index]
 
 
 def _rows_equal(a: Tree, b: Tree, where: Array) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from operant.envs._masks import MASK, mask_size
-from operant.envs._observations import check, copy_tree, empty, set_row
+from operant.envs._observations import check, copy_tree, empty, row_of, set_row
 from operant.envs.rng import pack_pcg64, seeded, unpack_pcg64
 from operant.envs.vector import Array, EpisodeStatistics, Step, Tree, VectorEnv
 from operant.errors import UsageError
@@ -215,7 +215,7 @@ class ParallelVectorEnv(VectorEnv):
                 ended = bool(terminated.get(one))
                 # Who is gone without a word was cut off.
                 told.terminated[index, column], told.truncated[index, column] = ended, not ended
-                last = seen[one] if one in seen else _row(self._obs[agent], index)
+                last = seen[one] if one in seen else row_of(self._obs[agent], index)
                 ends.append((index, agent, last))
         if staying:
             self._write(index, following, staying, seen, infos)
@@ -308,14 +308,6 @@ def is_parallel(env: Any) -> bool:
     return all(
         hasattr(env, name) for name in ("possible_agents", "observation_space", "reset", "step")
     ) and not hasattr(env, "agent_iter")
-
-
-def _row(tree: Tree, index: int) -> Any:
-    if isinstance(tree, dict):
-        return {name: _row(part, index) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(_row(part, index) for part in tree)
-    return tree[index]
 
 
 def _same(one: Tree, other: Tree, index: int) -> bool:
