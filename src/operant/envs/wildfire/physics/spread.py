@@ -285,7 +285,8 @@ class Fires:
         ``assets`` [N, H, W] there.
         """
         counts, lost = np.empty((self.count, 2), np.int64), np.empty(self.count)
-        fires, seen = (self._time, self.duration, assets, self.clock), (self._width, self._margin, status, counts, lost)
+        fires: Any = (self._time, self.duration, assets, self.clock)
+        seen: Any = (self._width, self._margin, status, counts, lost)
         if self._compiled is None:
             _spread_numpy.survey(*fires, *seen)
         else:
