@@ -206,6 +206,11 @@ def own_settings(plan: Plan) -> tuple[Values, Values]:
     settings |= _policies(plan)
     rollouts = given(plan, "rollouts")
     workers, rows = int(rollouts.get("num_env_runners", 0)), int(rollouts.get("num_envs_per_env_runner", 1))
+    if workers and "policies" in settings:
+        raise UsageError(
+            f"rollouts.num_env_runners is {workers}; several agents are stepped in one process: 0, and "
+            f"rollouts.num_envs_per_env_runner={workers * rows}"
+        )
     settings |= {"env.workers": workers, "env.num_envs": max(1, workers) * rows}
     settings["device"] = "auto" if given(plan, "learners").get("num_gpus_per_learner") else "cpu"
     window = given(plan, "reporting").get("metrics_num_episodes_for_smoothing")
