@@ -71,7 +71,8 @@ def test_rllib_accepts_it() -> None:
     for settings in ({}, {"window": 2, "num_agents": 3, "action_masks": True}):
         check_multiagent_environments(ParallelPettingZooEnv(WildfireParallel(simulation=SMALL, **settings)))
     # Of one agent it has no check but its own use of it.
-    config = PPOConfig().environment(lambda given: Wildfire(simulation=SMALL, max_episode_steps=20))
+    land = {**SMALL, "shape": [10, 10]}  # of this shape it has a network of its own
+    config = PPOConfig().environment(lambda given: Wildfire(simulation=land, max_episode_steps=20))
     runner = SingleAgentEnvRunner(config=config.env_runners(num_envs_per_env_runner=2))
     try:
         episodes = runner.sample(num_episodes=4, random_actions=True)
