@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.terminal import Terminal
 from tests.cluster.prometheus import Searching, answers, ask, free_port, query
 from tests.cluster.proxy import Proxy
 from tests.harness.composing import composed
@@ -309,6 +310,24 @@ def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(
     assert "endless-1 is stopped" in capsys.readouterr().out
     printed, _ = following.communicate(timeout=patience(60))
     assert following.returncode == 130 and "begun" in printed, "a job that somebody stopped ends as by ctrl-C"
+
+
+def test_ctrl_c_on_a_terminal_asks_whether_to_stop_the_job(head: Head) -> None:
+    program = (
+        "mkdir $OPERANT_DIR/runs/a; trap 'echo last words; printf saved > $OPERANT_DIR/runs/a/x.seg; exit 0' TERM; "
+        "echo begun; while :; do sleep 0.1; done"
+    )
+    submit = ["submit", "--working-dir", "", "--python", sys.executable, "--name", "asked-1", "--", program]
+    for words, answer in ((submit, "l\r"), (["logs", "asked-1"], "\x03"), (["logs"], "\x04"), (["logs"], "s\r")):
+        with Terminal(["cluster", words[0], "--address", head.dashboard, *words[1:]]) as terminal:
+            terminal.wait_for_text("begun")
+            terminal.press("\x03")
+            terminal.wait_for_text("Stop the job, or leave it running? [s/L] ")
+            terminal.press(answer)
+        assert terminal.code == 130
+        assert ("asked-1 goes on" in terminal.text) == (answer != "s\r"), "whoever says nothing leaves it running"
+    assert "asked-1 is stopped" in terminal.text and terminal.text.count("begun") == 1
+    assert "last words" in terminal.text and Path(".operant", "runs", "a", "x.seg").read_text() == "saved"
 
 
 def test_who_refuses_jobs_is_told_in_one_sentence(

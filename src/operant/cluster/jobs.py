@@ -143,15 +143,17 @@ def submit(ray: RayCluster, request: JobRequest) -> str:
     return name
 
 
-def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable[[str], None]) -> int:
+def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable[[str], None], printed: int = 0) -> int:
     """Print what a job prints until it is over, and fetch what it records; its exit code.
 
     A connection that is cut is made again, and nothing is printed twice.
+
+    :param printed: so many characters were printed before.
     """
     known = _known(job)
     with contextlib.ExitStack() as stack:
         fetcher = _fetcher(ray, job, known, stack, said) if known else None
-        printed, away_since = 0, None
+        away_since: float | None = None
         while True:
             try:
                 printed = asyncio.run(_tail(ray, job, printed, out))
@@ -178,6 +180,8 @@ def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable
         if fetcher is not None:
             fetcher.complete.wait(5)
             fetcher.close()
+            if fetcher.unwritten:
+                said(f"not all that {job} recorded is here: {fetcher.unwritten}; its node has it until its pod goes")
     return exit_code(info)
 
 

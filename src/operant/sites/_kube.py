@@ -38,7 +38,7 @@ class Cluster:
         try:
             from kubernetes import client, config
         except ImportError:
-            raise MissingExtraError("the site kubernetes", "k8s") from None
+            raise MissingExtraError("Kubernetes", "k8s") from None
         settings = client.Configuration()
         settings.retries = False  # calls are repeated here, where it is known what may be
         try:
