@@ -335,6 +335,8 @@ def test_who_refuses_jobs_is_told_in_one_sentence(
 ) -> None:
     assert main(["cluster", "jobs", "--address", "http://127.0.0.1:9"]) == 1
     assert "the head does not answer" in capsys.readouterr().err
+    assert main(["cluster", "jobs", "--address", "head:8265"]) == 1
+    assert "that of its dashboard, http://head:8265, not 'head:8265'" in capsys.readouterr().err
     words = [sys.executable, "-m", "operant", "cluster", "jobs", "--address", head.dashboard]
     env = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # Ray reads it once for each process
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)

@@ -210,10 +210,10 @@ def _forward(args: argparse.Namespace) -> int:
     from operant.cluster.applying import connect
     from operant.cluster.forwarding import Listener, cluster_targets, service_target, watch_health
 
-    spec = _spec(args)
-    cluster = connect(spec)
     if args.only and not args.service:
         raise UsageError("--only is for --service NAME:PORT")
+    spec = _spec(args)
+    cluster = connect(spec)
     targets = [] if args.only else cluster_targets(spec)
     targets += [service_target(cluster, one) for one in args.service]
     with contextlib.ExitStack() as stack:

@@ -65,7 +65,7 @@ class Fetcher:
                     return
             except (OSError, http.client.HTTPException, ValueError, TypeError, LookupError, RecursionError):
                 pass  # its pod is not up yet, or gone; the forward is being made anew; or what it says is nonsense
-            self._ends.wait(_SECONDS)
+            self._ends.wait(5 * _SECONDS if self.unwritten else _SECONDS)
 
     def fetch(self) -> bool:
         """Get what is new; whether the program has ended and all of it is here."""

@@ -97,6 +97,8 @@ def reach(spec: ClusterSpec | None, address: str | None = None) -> Iterator[RayC
     if spec is None:
         if address is None:
             raise UsageError("which Ray? Name a cluster, or its head by --address http://head:8265")
+        if not address.startswith(("http://", "https://")):  # Ray would look for a head's other port, for a minute
+            raise UsageError(f"the address of a head is that of its dashboard, http://head:8265, not {address!r}")
         yield RayCluster(address, None, None, None)
         return
     cluster = connect(spec)

@@ -48,7 +48,8 @@ class Cluster:
             try:
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:
-                raise ConfigError(f"there is no way to a cluster: {error}", ("kubeconfig",)) from None
+                told = str(error).removeprefix("Invalid kube-config file. ").rstrip(".")
+                raise ConfigError(f"there is no way to a cluster: {told}", ("kubeconfig",)) from None
             self.api = client.ApiClient(settings)
             inside = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
             self.namespace = namespace or inside.read_text(encoding="utf-8").strip()
