@@ -312,22 +312,30 @@ def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(
     assert following.returncode == 130 and "begun" in printed, "a job that somebody stopped ends as by ctrl-C"
 
 
-def test_ctrl_c_on_a_terminal_asks_whether_to_stop_the_job(head: Head) -> None:
+@pytest.mark.parametrize(
+    "answers",
+    [["\x03", "s\r"], pytest.param(["l\r", "\x04", "\r", "stop\r"], marks=pytest.mark.long)],
+    ids=["ctrl-C again, then stop", "leave, end of input, nothing, then stop"],
+)
+def test_ctrl_c_on_a_terminal_asks_whether_to_stop_the_job(head: Head, answers: list[str]) -> None:
+    job = f"asked-{len(answers)}"
     program = (
         "mkdir $OPERANT_DIR/runs/a; trap 'echo last words; printf saved > $OPERANT_DIR/runs/a/x.seg; exit 0' TERM; "
         "echo begun; while :; do sleep 0.1; done"
     )
-    submit = ["submit", "--working-dir", "", "--python", sys.executable, "--name", "asked-1", "--", program]
-    for words, answer in ((submit, "l\r"), (["logs", "asked-1"], "\x03"), (["logs"], "\x04"), (["logs"], "s\r")):
+    submit = ["submit", "--working-dir", "", "--python", sys.executable, "--name", job, "--", program]
+    for number, answer in enumerate(answers):
+        words = ["logs", job] if number else submit
         with Terminal(["cluster", words[0], "--address", head.dashboard, *words[1:]]) as terminal:
-            terminal.wait_for_text("begun")
+            terminal.wait_for_text("\nbegun\n")
             terminal.press("\x03")
             terminal.wait_for_text("Stop the job, or leave it running? [s/L] ")
             terminal.press(answer)
         assert terminal.code == 130
-        assert ("asked-1 goes on" in terminal.text) == (answer != "s\r"), "whoever says nothing leaves it running"
-    assert "asked-1 is stopped" in terminal.text and terminal.text.count("begun") == 1
-    assert "last words" in terminal.text and Path(".operant", "runs", "a", "x.seg").read_text() == "saved"
+        assert (f"{job} goes on" in terminal.text) == (answer[0] != "s"), "whoever says nothing leaves it running"
+    assert f"{job} is stopped" in terminal.text and terminal.text.count("\nbegun\n") == 1
+    assert "\nlast words\n" in terminal.text and "sdk.py" not in terminal.text, "the job's words, not Ray's client's"
+    assert Path(".operant", "runs", "a", "x.seg").read_text() == "saved"
 
 
 def test_who_refuses_jobs_is_told_in_one_sentence(

@@ -71,7 +71,7 @@ class RayCluster:
     """A Ray cluster that takes jobs: one of Kubernetes', reached through a forward, or any head by its address."""
 
     def __init__(self, address: str, token: str | None, spec: ClusterSpec | None, cluster: Cluster | None) -> None:
-        self.api = JobsApi(lambda: jobs_client(address, token))
+        self.api = JobsApi(lambda: _quiet_client(address, token))
         self.address, self._spec, self._cluster = address, spec, cluster
 
     @contextmanager
@@ -90,10 +90,17 @@ class RayCluster:
             yield "127.0.0.1", listener.port
 
 
+def _quiet_client(address: str, token: str | None) -> Any:
+    """Ray's client without its words on every upload and connection; its modules set their levels on their import."""
+    made = jobs_client(address, token)
+    for name in ("ray", "ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return made
+
+
 @contextmanager
 def reach(spec: ClusterSpec | None, address: str | None = None) -> Iterator[RayCluster]:
     """The head that takes jobs."""
-    logging.getLogger("ray").setLevel(logging.WARNING)  # its client tells of every upload and connection
     if spec is None:
         if address is None:
             raise UsageError("which Ray? Name a cluster, or its head by --address http://head:8265")
