@@ -187,6 +187,8 @@ def _exploration(tree: Tree) -> list[str]:
     _, config = take(tree, "exploration.exploration_config")
     if not config:
         return []
+    if not isinstance(config, Mapping):
+        raise UsageError(f"exploration.exploration_config is a group of settings, got {config!r:.80}")
     kind = str(config.get("type", ""))
     if kind.rpartition(".")[2] != "EpsilonGreedy":
         raise UsageError(
@@ -194,8 +196,13 @@ def _exploration(tree: Tree) -> list[str]:
             "other algorithms explore by themselves"
         )
     start, end = config.get("initial_epsilon", 1.0), config.get("final_epsilon", 0.05)
-    warmup = int(config.get("warmup_timesteps", 0))
-    schedule = [[0, start], [warmup + int(config.get("epsilon_timesteps", 10_000)), end]]
+    warmup, falling = config.get("warmup_timesteps", 0), config.get("epsilon_timesteps", 10_000)
+    if not all(isinstance(one, int) and one >= 0 for one in (warmup, falling)):
+        raise UsageError(
+            "exploration.exploration_config: warmup_timesteps and epsilon_timesteps are whole numbers from 0 up, got "
+            f"{warmup!r:.80} and {falling!r:.80}"
+        )
+    schedule = [[0, start], [warmup + falling, end]]
     if warmup:
         schedule.insert(1, [warmup, start])
     put(tree, "training.epsilon", schedule)
