@@ -9,11 +9,22 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["CONTINUOUS", "NOT_THERE", "Trainer", "fingerprint", "make_model", "make_vector_env", "sb3_settings"]
+__all__ = [
+    "CONTINUOUS",
+    "DISTRIBUTIONAL",
+    "NOT_THERE",
+    "Trainer",
+    "fingerprint",
+    "make_model",
+    "make_vector_env",
+    "sb3_settings",
+]
 
 CONTINUOUS = ("ddpg", "td3", "sac")
-NOT_THERE = ("c51", "maddpg", "rainbow")
-"""What SB3 has not; our own settings then stand for its words."""
+DISTRIBUTIONAL = ("c51", "rainbow")
+"""What SB3 has not and Tianshou has: SB3's words for DQN, and ours for what DQN has not."""
+NOT_THERE = ("maddpg",)
+"""What neither has; our own settings then stand for their words."""
 POSITIONS = {
     "operant.envs.positions:CartPolePositions": ("CartPole-v1", [0, 2]),
     "operant.envs.positions:PendulumPositions": ("Pendulum-v1", [0, 1]),
@@ -36,7 +47,7 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
         own = _continuous(ours)
     elif ours["name"] == "trpo":
         own = _trpo(ours)
-    elif ours["name"] in ("dqn", "qrdqn"):
+    elif ours["name"] in ("dqn", "qrdqn", *DISTRIBUTIONAL):
         own = {
             "batch_size": ours["batch"],
             "buffer_size": ours["buffer"],
@@ -58,6 +69,10 @@ def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
         }
     if ours["name"] == "qrdqn":
         own["n_quantiles"] = ours["quantiles"]
+    if ours["name"] in DISTRIBUTIONAL:
+        own |= {name: ours[name] for name in ("n_step", "atoms", "value_min", "value_max")}
+    if ours["name"] == "rainbow":
+        own |= {name: ours[name] for name in ("priority_alpha", "priority_beta", "noisy_std")}
     if ours["name"] == "a2c":
         own["use_rms_prop"] = ours["optimizer"] == "rmsprop"
     if model["state_noise"]:

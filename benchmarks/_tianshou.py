@@ -1,6 +1,7 @@
 """One of our configs as a Tianshou 2 training on one environment kind with choices; runs in the peers' environment.
 
-Settings come in SB3's words (see `_sb3.sb3_settings`). Tianshou's PPO has no falling clip range, so its stays.
+Settings come in SB3's words (see `_sb3.sb3_settings`). Tianshou's PPO has no falling clip range, so its stays, and its
+C51 and Rainbow do not limit the norm of a gradient.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Trainer:
         self._envs.seed(seed)
         self._judge_envs = DummyVectorEnv([lambda: gym.make(name) for _ in range(20)])
         self._judge_envs.seed(1_000_000 + seed)
-        self._trainer = self._dqn() if settings["algorithm"] == "dqn" else self._ppo()
+        makers = {"ppo": self._ppo, "dqn": self._dqn, "c51": self._distributional, "rainbow": self._distributional}
+        self._trainer = makers[settings["algorithm"]]()
         self._trainer.reset()
 
     def _net(self, **kwargs: Any) -> Any:
@@ -100,36 +102,77 @@ class Trainer:
         from tianshou.algorithm import DQN
         from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
         from tianshou.algorithm.optim import AdamOptimizerFactory
-        from tianshou.data import Collector, CollectStats, VectorReplayBuffer
-        from tianshou.trainer import OffPolicyTrainerParams
 
         given = self._arguments
         policy = DiscreteQLearningPolicy(
             model=self._net(action_shape=int(self._example.action_space.n)), action_space=self._example.action_space
         )
-        updates = given["gradient_steps"] if given["gradient_steps"] > 0 else given["train_freq"]
-        # SB3 copies every so many environment steps, Tianshou every so many updates.
-        copies = max(1, given["target_update_interval"] // given["train_freq"]) * updates
         self._algorithm = DQN(
             policy=policy,
             optim=AdamOptimizerFactory(lr=given["learning_rate"]),
             gamma=given["gamma"],
-            target_update_freq=copies,
+            target_update_freq=self._copies(),
             is_double=False,
             huber_loss_delta=1.0,
         )
-        collector = Collector[CollectStats](
-            self._algorithm,
-            self._envs,
-            VectorReplayBuffer(given["buffer_size"], self._rows),
-            exploration_noise=True,
+        return self._off_policy(policy)
+
+    def _distributional(self) -> Any:
+        from tianshou.algorithm import C51, RainbowDQN
+        from tianshou.algorithm.modelfree.c51 import C51Policy
+        from tianshou.algorithm.optim import AdamOptimizerFactory
+        from tianshou.utils.net.discrete import NoisyLinear
+
+        given, rainbow = self._arguments, self._settings["algorithm"] == "rainbow"
+        network = {"action_shape": int(self._example.action_space.n), "softmax": True, "num_atoms": given["atoms"]}
+        if rainbow:
+            noisy = {"linear_layer": lambda x, y: NoisyLinear(x, y, given["noisy_std"])}
+            network["dueling_param"] = (noisy, noisy)
+        policy = C51Policy(
+            model=self._net(**network),
+            action_space=self._example.action_space,
+            num_atoms=given["atoms"],
+            v_min=given["value_min"],
+            v_max=given["value_max"],
         )
-        total = self._settings["total_steps"]
+        self._algorithm = (RainbowDQN if rainbow else C51)(
+            policy=policy,
+            optim=AdamOptimizerFactory(lr=given["learning_rate"]),
+            gamma=given["gamma"],
+            n_step_return_horizon=given["n_step"],
+            target_update_freq=self._copies(),
+        )
+        return self._off_policy(policy)
+
+    @property
+    def _updates(self) -> int:
+        given = self._arguments
+        return int(given["gradient_steps"] if given["gradient_steps"] > 0 else given["train_freq"])
+
+    def _copies(self) -> int:
+        """SB3 copies to the target network every so many environment steps, Tianshou every so many updates."""
+        return max(1, self._arguments["target_update_interval"] // self._arguments["train_freq"]) * self._updates
+
+    def _off_policy(self, policy: Any) -> Any:
+        from tianshou.data import Collector, CollectStats, PrioritizedVectorReplayBuffer, VectorReplayBuffer
+        from tianshou.trainer import OffPolicyTrainerParams
+
+        given, total = self._arguments, self._settings["total_steps"]
+        beta = given.get("priority_beta")
+        if beta is None:
+            buffer = VectorReplayBuffer(given["buffer_size"], self._rows)
+        else:
+            buffer = PrioritizedVectorReplayBuffer(
+                given["buffer_size"], self._rows, alpha=given["priority_alpha"], beta=beta, weight_norm=True
+            )
+        collector = Collector[CollectStats](self._algorithm, self._envs, buffer, exploration_noise=True)
         start, end = given["exploration_initial_eps"], given["exploration_final_eps"]
 
-        def set_epsilon(epoch: int, step: int) -> None:
+        def schedule(epoch: int, step: int) -> None:
             share = min(1.0, step / total / given["exploration_fraction"])
             policy.set_eps_training(start + share * (end - start))
+            if beta is not None:
+                buffer.set_beta(beta + min(1.0, step / total) * (1.0 - beta))
 
         return self._algorithm.create_trainer(
             OffPolicyTrainerParams(
@@ -138,8 +181,8 @@ class Trainer:
                 epoch_num_steps=given["train_freq"],
                 collection_step_num_env_steps=given["train_freq"],
                 batch_size=given["batch_size"],
-                update_step_num_gradient_steps_per_sample=updates / given["train_freq"],
-                training_fn=set_epsilon,
+                update_step_num_gradient_steps_per_sample=self._updates / given["train_freq"],
+                training_fn=schedule,
                 verbose=False,
                 show_progress=False,
             )
@@ -159,10 +202,18 @@ class Trainer:
         while self.steps < until:
             self._trainer.execute_epoch()
 
-    def judge(self, episodes: int) -> float:
-        """The mean return of greedy episodes."""
+    def judge(self, episodes: int, seed: int | None = None) -> float:
+        """The mean return of greedy episodes, from the starts of a seed if one is given."""
         from tianshou.data import Collector, CollectStats
 
+        if seed is not None:
+            self._judge_envs.seed(seed)
         collector = Collector[CollectStats](self._algorithm, self._judge_envs)
         collector.reset()
         return float(collector.collect(n_episode=episodes).returns.mean())
+
+    def weights(self) -> dict[str, Any]:
+        return {name: value.clone() for name, value in self._algorithm.policy.state_dict().items()}
+
+    def load_weights(self, weights: dict[str, Any]) -> None:
+        self._algorithm.policy.load_state_dict(weights)

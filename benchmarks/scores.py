@@ -6,7 +6,8 @@
     python benchmarks/scores.py --table                      runs nothing, shows what scores.json has
     python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
-The peer is Stable-Baselines3, or SBX (its interface on JAX) where that is much quicker to run. Both sides are judged
+The peer is Stable-Baselines3, SBX (its interface on JAX) where that is much quicker to run, or Tianshou for C51 and
+Rainbow. Both sides are judged
 alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training, then 100 fresh ones
 with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are often not its best) and
 100 with the last weights (`last`). All evaluations of a training begin from the same starts, so that the best of them
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers, pinned
-from _sb3 import NOT_THERE, POSITIONS, fingerprint, make_model, make_vector_env, sb3_settings
+from _sb3 import DISTRIBUTIONAL, NOT_THERE, POSITIONS, fingerprint, make_model, make_vector_env, sb3_settings
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "scores.json"
@@ -70,7 +71,7 @@ ROWS: dict[str, int | None] = {
     "halfcheetah-td3": 100_000,
 }
 QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(("lunarlandercontinuous", "hopper", "halfcheetah"))}
-PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl"}
+PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl", "tianshou": "tianshou"}
 
 
 def train_ours(config: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -155,6 +156,28 @@ def train_peer(library: str, settings: dict[str, Any], seed: int) -> dict[str, A
     return {"best": judged(final, FINAL_EPISODES), "last": last, "steps": model.num_timesteps, "curve": means}
 
 
+def train_tianshou(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    from _tianshou import Trainer
+
+    total = settings["total_steps"]
+    trainer = Trainer(settings, seed)
+    means: list[float] = []
+    best: dict[str, Any] = {}
+    for number in range(1, JUDGEMENTS + 1):
+        trainer.learn(number * total // JUDGEMENTS)
+        means.append(trainer.judge(EPISODES, EVALUATION_SEED + seed))
+        if means[-1] > max(means[:-1], default=-float("inf")):  # the first of equals, as ours
+            best = trainer.weights()
+    last = trainer.judge(FINAL_EPISODES, FINAL_SEED + seed)
+    trainer.load_weights(best)
+    return {
+        "best": trainer.judge(FINAL_EPISODES, FINAL_SEED + seed),
+        "last": last,
+        "steps": trainer.steps,
+        "curve": means,
+    }
+
+
 def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, Any] | None:
     python = sys.executable if library == "operant" else str(PEERS_PYTHON)
     done = subprocess.run(
@@ -172,7 +195,12 @@ def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, An
 
 def work(library: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
     began = time.process_time()
-    found = train_ours(settings, seed) if library == "operant" else train_peer(library, settings, seed)
+    if library == "operant":
+        found = train_ours(settings, seed)
+    elif library == "tianshou":
+        found = train_tianshou(settings, seed)
+    else:
+        found = train_peer(library, settings, seed)
     found["curve"] = [round(mean, 1) for mean in found["curve"]]
     return {**found, "cpu": round(time.process_time() - began, 1)}
 
@@ -305,6 +333,8 @@ def write_header(preset: str, line: str) -> None:
 
 
 def peer_of(preset: str) -> str:
+    if preset.rpartition("-")[2] in DISTRIBUTIONAL:
+        return "tianshou"
     return "sbx" if preset in QUICKER_IN_SBX else "sb3"
 
 

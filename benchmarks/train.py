@@ -57,9 +57,8 @@ CASES = {
     "dqn": Case("cartpole-dqn", 6_144, 6_144, ("sb3", "tianshou", "rllib")),
     "qrdqn": Case("cartpole-qrdqn", 6_144, 6_144, ("sb3",)),
     "trpo": Case("cartpole-trpo", 20_480, 5_120, ("sb3",)),
-    # Without a peer: beside `dqn` they tell what distributions and noisy layers cost.
-    "c51": Case("cartpole-c51", 6_144, 0, ()),
-    "rainbow": Case("cartpole-rainbow", 6_144, 0, ()),
+    "c51": Case("cartpole-c51", 6_144, 6_144, ("tianshou",)),
+    "rainbow": Case("cartpole-rainbow", 6_144, 6_144, ("tianshou",)),
     "ppo-halfcheetah": Case("halfcheetah-ppo", 6_144, 4_096, ("sb3",)),
     "sac": Case("halfcheetah-sac", 1_500, 1_500, ("sb3", "sbx"), (*_FROM_REPLAY, _LARGE)),
     "td3": Case("halfcheetah-td3", 2_000, 2_000, ("sb3", "sbx"), (*_FROM_REPLAY, _LARGE)),

@@ -97,6 +97,9 @@ RainbowSettings.machin = replace(
 )
 
 
+_FEW_PAIRS = 400  # of a quantile and a target: up to so many, a row is quicker without sorting
+
+
 def project(probability: Array, reward: Array, discount: Array, support: Array) -> Array:
     """Bellemare et al. 2017, equation 7: the distribution of R + γ Z on the atoms of Z; what falls between two atoms
     is shared by them, so that mass and (within the bounds) mean are kept.
@@ -131,11 +134,19 @@ def quantile_gradient(theta: Array, target: Array) -> tuple[Array, Array]:
     """Dabney et al. 2018, equation 10 with κ = 1: of each row the gradient by θ of Σᵢ Eⱼ |τᵢ − 1[uⱼᵢ < 0]| ℓ(uⱼᵢ) with
     uⱼᵢ = Tⱼ − θᵢ and ℓ the Huber loss, and that loss.
 
-    Targets are sorted, so that sums over those that lie more than 1 below θ, up to 1 below it, and so on are
+    Of many, targets are sorted, so that sums over those that lie more than 1 below θ, up to 1 below it, and so on are
     differences of running sums: K log K instead of K² (200 quantiles, 32 rows: 1.2 ms, by autograd over all pairs 21).
     """
     rows, count = theta.shape
     levels = (np.arange(count, dtype=theta.dtype) + 0.5) / count
+    if count * target.shape[1] <= _FEW_PAIRS:
+        u = target[:, None, :] - theta[:, :, None]
+        weighed = np.minimum(np.maximum(u, -1.0), 1.0)  # ∂ℓ/∂u
+        u -= 0.5 * weighed
+        above = levels[:, None]
+        weighed *= np.where(weighed < 0.0, 1.0 - above, above)
+        u *= weighed
+        return np.asarray(-weighed.mean(axis=2)), np.asarray(u.sum(axis=(1, 2)) / target.shape[1])
     ordered = np.sort(target, axis=1)
     many = ordered.shape[1]
     known = torch.from_numpy(ordered)

@@ -1,8 +1,9 @@
 """Plain networks without autograd: forward and backward in closed form, on the memory of the module itself.
 
 Which library does which part was measured (one core, batches of 40 to 256): numpy's tanh is six times faster than
-torch's, torch's relu and its larger products are faster than numpy's, thin products (a side below 32) and small ones
-are faster in numpy, and a row of ones times the gradient is the fastest way to sum it.
+torch's, torch's relu, its larger products and what it does with a row or a column for a whole matrix are faster than
+numpy's, thin products (a side below 32) and small ones are faster in numpy, and a row of ones times the gradient is the
+fastest way to sum it.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ class FusedMLP:
                 torch.addmm(layer.torch_bias, before, layer.torch_weight_t, out=tensor)
             else:
                 np.matmul(value, layer.weight_t, out=out)
-                np.add(out, layer.bias, out=out)
+                tensor.add_(layer.torch_bias)
             if layer.activation == "tanh":
                 np.tanh(out, out=out)
             elif layer.activation == "relu":
@@ -221,7 +222,7 @@ class FusedMLP:
                 if own and space.by_torch[number]:
                     torch.mm(grads.tensors[number], layer.torch_weight, out=grads.tensors[number - 1])
                 elif layer.outputs == 1:  # an outer product, for which matmul is slow
-                    np.multiply(grad, layer.weight, out=grads.arrays[number - 1])
+                    torch.mul(torch.from_numpy(grad), layer.torch_weight, out=grads.tensors[number - 1])
                 else:
                     np.matmul(grad, layer.weight, out=grads.arrays[number - 1])
                 grad, own = grads.arrays[number - 1], True
@@ -248,7 +249,7 @@ class FusedMLP:
                     torch.ops.aten.threshold_backward.grad_input(tensor, torch.from_numpy(value), 0, grad_input=tensor)
             if number == 0:
                 return np.asarray(grad @ layer.weight[:, columns])
-            grad = grad * layer.weight if layer.outputs == 1 else grad @ layer.weight
+            grad = (torch.from_numpy(grad) * layer.torch_weight).numpy() if layer.outputs == 1 else grad @ layer.weight
         raise AssertionError("a chain has a layer")
 
     @staticmethod
