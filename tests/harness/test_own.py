@@ -280,6 +280,11 @@ def test_a_tree_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
     assert ended.returncode == 0, ended.stderr
     assert list((project / ".operant" / "runs").iterdir())
+    ended = subprocess.run(
+        [sys.executable, "main.py", "cli.mode=trian"], cwd=project, capture_output=True, text=True, timeout=patience(60)
+    )
+    assert ended.returncode == 1 and "cli.mode is 'trian' (did you mean 'train'?)" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_checkpoint_that_is_not_ones_own_is_not_unpickled(tmp_path: Path) -> None:
