@@ -27,8 +27,8 @@ _REFRESH = 1.25
 _WIDE_CHANCE = 0.5
 _WIDE_BLUR = 4.0
 _NARROW_PART, _WIDE_PART = 0.5, 1.5
-# The narrowest kernels, in parts of a range: of many good trials, and of all others. With 1/(n + 2) for n good trials, as
-# it is elsewhere (0.08 for 10 of them), a search cannot come closer than that to an optimum.
+# The narrowest kernels, in parts of a range: of many good trials, and of all others. With 1/(n + 2) for n good trials,
+# as it is elsewhere (0.08 for 10 of them), a search cannot come closer than that to an optimum.
 _LEAST_GOOD = 0.03
 _LEAST = 0.01
 # How readily the kernels of these others take another category, and how much the prior weighs beside them.
