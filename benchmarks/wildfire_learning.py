@@ -10,7 +10,8 @@ For each seed `EPISODES` greedy episodes of the `eval` split with the last weigh
 are the same for all agents; every environment plays as many. `none` does nothing, `random` anything, `greedy` digs
 ahead of the predicted head: it goes to the place that the fire reaches soonest of those where it can be before it, and
 digs wherever the fire comes. It sees the whole map and when the fire will be where. The part of the unfought fire's
-area that was saved is shown. One training at a time; each is one line of the file, found again by the settings of its
+area that was saved is shown. What one agent has learned is also tried by two, each of which follows it on its own, on
+the same scenarios. One training at a time; each is one line of the file, found again by the settings of its
 preset and its seed, so that a run that was stopped goes on.
 """
 
@@ -138,7 +139,19 @@ def learned(config: TrainConfig, seed: int) -> Result:
         took = {"cpu_seconds": time.process_time() - began, "seconds": time.monotonic() - clock, "load": load}
         env = make(config)
         player = Player(training.algorithm, env, training.normalizer)
-        return {"saved": saved(env, lambda env, obs: player.act(obs, env.action_mask), seed), **took}
+        result = {"saved": saved(env, lambda env, obs: player.act(obs, env.action_mask), seed), **took}
+        if env.world.agents == 1:
+            result["saved_by_two"] = saved(make(config, num_agents=2), each(player), seed)
+        return result
+
+
+def each(player: Player) -> Act:
+    """Every agent does what the policy of one would do in its place."""
+
+    def act(env: WildfireVector, obs: Any) -> Any:
+        return np.asarray(player.act(obs.reshape(-1, *obs.shape[2:]), None)).reshape(env.num_envs, -1)
+
+    return act
 
 
 def write_film(config: TrainConfig, file: Path, seed: int) -> None:
@@ -179,17 +192,20 @@ class Kept:
         return self._results.get(key)
 
 
-def show(name: str, results: list[Result], rival: list[Result]) -> None:
+def show(name: str, results: list[Result], rival: list[Result], figure: str = "saved", whom: str = "greedy") -> None:
+    results = [result for result in results if figure in result]
     if not results:
         return
-    values = [result["saved"] for result in results]
+    values = [result[figure] for result in results]
     middle, low, high = interval(values)
     line = f"{name:24} {middle:6.3f} [{low:.3f}, {high:.3f}]  {len(values)} seeds"
     if rival and len(values) < LEVEL_SEEDS:
-        line += f"  (over greedy: undecided before {LEVEL_SEEDS} seeds)"
+        line += f"  (over {whom}: undecided before {LEVEL_SEEDS} seeds)"
     elif rival:
-        line += "  over greedy {:+.3f} [{:+.3f}, {:+.3f}]".format(*difference(values, [one["saved"] for one in rival]))
-    if "cpu_seconds" in results[0]:
+        line += f"  over {whom} {{:+.3f}} [{{:+.3f}}, {{:+.3f}}]".format(
+            *difference(values, [one["saved"] for one in rival])
+        )
+    if figure == "saved" and "cpu_seconds" in results[0]:
         cpu, load = ([result[name] for result in results] for name in ("cpu_seconds", "load"))
         line += (
             f"  {np.mean(cpu):.0f} CPU-seconds each, at most {max(cpu):.0f} (load {min(load):.0f} to {max(load):.0f})"
@@ -228,7 +244,9 @@ def main() -> None:
         def work(config: TrainConfig, seed: int, preset: str = preset) -> Result:
             return learned(load_config(preset, [*chosen.set, f"seed={seed}", *UNWATCHED]), seed)
 
-        show(preset, rows(preset, config, work), rivals[config.env.arguments.get("num_agents", 1)])
+        results = rows(preset, config, work)
+        show(preset, results, rivals[config.env.arguments.get("num_agents", 1)])
+        show(f"{preset}, two of them", results, results, "saved_by_two", "one")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from operant.harness.command import _as_space, _for_hydra, _split, _todays_overr
 from operant.harness.own import own_config
 from operant.harness.results import StopConditions
 from operant.harness.tree import Origins, flag, make_plan
-from operant.harness.tuning import _keep_tree
+from operant.harness.tuning import _keep_tree, _name
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
 from operant.training.trust import Untrusted
@@ -85,6 +86,30 @@ def test_it_goes_on_from_a_run_and_checkpoints_are_as_often_as_asked(tmp_path: P
             ["exploration/exploration_config=epsilon_greedy", "exploration.exploration_config.type=Curiosity"],
             "Curiosity",
         ),
+        (["rollouts.num_env_runners=many"], "num_env_runners is a whole number from 0 up, got 'many'"),
+        (["rollouts.num_envs_per_env_runner=0"], "from 1 up, got 0"),
+        (["evaluation.evaluation_interval=-1"], "evaluation_interval is a whole number from 0 up"),
+        (["evaluation.evaluation_duration=0"], "evaluation_duration is a whole number from 1 up"),
+        (["++evaluation.evaluation_config=3"], "evaluation_config is a group of settings"),
+        (["++evaluation.evaluation_config.env_config=3"], "env_config is a group of settings"),
+        (["checkpoint.checkpoint_frequency=true"], "checkpoint_frequency is True"),
+        (["++stop_conditions=3"], "stop_conditions is a group of settings, got 3"),
+        (["stop_conditions.training_iteration=0"], "nothing would be trained"),
+        (["debugging.seed=-1"], "seed is a whole number from 0 up"),
+        (["++training.replay_buffer_config=3"], "replay_buffer_config is a group of settings"),
+        (["++training.training_intensity=x"], "training_intensity is a number from 0 up"),
+        (["training.epsilon=[[0,1],[x,0]]"], "two points"),
+        (["++exploration.exploration_config=3"], "exploration_config is a group of settings"),
+        (["++exploration.exploration_config={type: EpsilonGreedy, warmup_timesteps: x}"], "whole numbers from 0 up"),
+        (["++model.use_lstm=maybe"], "use_lstm is true or false"),
+        (["++multi_agent={policies: 3}"], "policies is a list of names"),
+        (["++multi_agent={policies: [a, b], policy_mapping_fn: 3}"], "is a table of agents and policies"),
+        (["++learners.num_gpus_per_learner=x"], "num_gpus_per_learner is a number"),
+        (["++reporting.min_sample_timesteps_per_iteration=0"], "from 1 up"),
+        (["++film.frames=x"], "film.frames is a whole number"),
+        (["++algo=3"], "algo is a group of settings"),
+        (["environment.env=null"], "environment.env is a Gymnasium id"),
+        (["++training.v_min=-10"], "v_min is -10, which has no counterpart with algo.library=operant; leave it out$"),
     ],
 )
 def test_mistakes_are_found_before_anything_starts(overrides: list[str], message: str) -> None:
@@ -185,6 +210,47 @@ def test_a_search_over_the_tree(tmp_path: Path) -> None:
         run_tree(composed("dqn", "cli.mode=tune"), root=tmp_path / ".operant")
     with pytest.raises(UsageError, match="did you mean 'learning_rate'"):  # before the first trial
         run_tree(composed("dqn", *overrides[:-1], "+training.learning_rat=3"), root=tmp_path / ".operant")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("++tunables={training: 3}", "tunables.training is a group of spaces"),
+        ("++tunables={training: {lr: {type: uniform, values: [2, 1]}}}", "training.lr.data: the lower end 2 is above"),
+        ("training.lr={type: Real, data: 3}", "training.lr.data is a list"),
+        ("training.lr={type: Categorical, data: []}", "training.lr.data is a list"),
+        ("training.lr={type: Reel, data: [1, 2]}", "training.lr.type is 'Reel' .did you mean 'Real'"),
+        ("tune.num_samples=0", "tune.num_samples is a whole number from 1 up"),
+        ("tune.parallel=two", "tune.parallel is a whole number from 1 up"),
+        ("tune.metric=3", "tune.metric is the name of a result"),
+        ("tune.metric=date", "no training could be judged by it"),
+        ("tune.mode=best", "it is max or min"),
+        ("tune.searcher=3", "tune.searcher is a name or"),
+        ("tune.searcher=Nope", "tune.searcher.type: unknown searcher 'Nope'"),
+        ("tune.assessor=Nope", "tune.assessor.type: unknown assessor 'Nope'"),
+        ("tune.site=nowhere", "tune.site.type: unknown site"),
+        ("tune.engine=rya", "did you mean 'ray'"),
+        ("runtime.name=../elsewhere", "without slashes"),
+    ],
+)
+def test_mistakes_in_a_search_are_found_before_the_first_trial(override: str, message: str, tmp_path: Path) -> None:
+    usual = "training.gamma={type: Categorical, data: [0.9, 0.99]}"
+    with pytest.raises(UsageError, match=message):
+        run_tree(composed("dqn", "cli.mode=tune", usual, override), root=tmp_path)
+    assert not list(tmp_path.rglob("jobs/*"))
+
+
+def test_a_metric_that_no_result_has_ends_a_trial_at_its_first(tmp_path: Path) -> None:
+    tree = tmp_path / "tree.json"
+    tree.write_text(json.dumps(composed("dqn", "cli.mode=tune", "tune.metric=rewrad", "training.lr=null")))
+    words = [sys.executable, "-m", "operant.harness.trial", str(tree), "training.lr=0.001"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=patience(120), cwd=tmp_path)
+    assert done.returncode == 1 and "tune.metric is rewrad: no result has this name" in done.stderr
+
+
+def test_what_is_searched_over_is_in_no_name() -> None:
+    space = "environment.env={type: Categorical, data: [CartPole-v1, Acrobot-v1]}"
+    assert _name(make_plan(composed("dqn", "cli.mode=tune", space))) == "dqn-tune"
 
 
 def test_trials_of_one_search_train_the_same_tree(tmp_path: Path) -> None:

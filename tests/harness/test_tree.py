@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,9 @@ from tests.machine import patience
 
 from operant.errors import UsageError
 from operant.harness.application import run_tree
-from operant.harness.command import CONF, _addable, main
+from operant.harness.command import _addable, main
 from operant.harness.own import own_config
-from operant.harness.tree import make_plan
+from operant.harness.tree import CONF, Origins, make_plan
 from operant.harness.words import DEFAULTS as DEFAULTS_OF_WORDS
 from operant.harness.words import GONE_RESULTS, RESULTS, lookup, todays_result
 from operant.tracking import Run
@@ -108,6 +109,47 @@ def test_settings_are_no_results_and_times_are_seconds() -> None:
         make_plan(composed("dqn", "++stop_conditions={config/lr: 1}"))
     plan = make_plan(composed("dqn", "++stop_conditions={timers/training_iteration_time_ms: 500}"))
     assert plan.stop_conditions["timers/training_iteration"] == 0.5
+
+
+def test_only_what_the_user_wrote_in_older_words_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("stop_conditions: {episode_reward_mean: 5}\n")
+    files = (("", CONF / "config.yaml"), ("", file))
+    [line] = make_plan(composed("config"), Origins(files)).said
+    assert line.startswith("the result episode_reward_mean is called")
+    asked = Origins((("", CONF / "config.yaml"),), ("++stop_conditions.timesteps_total=3",))
+    assert ["timesteps_total" in line for line in make_plan(composed("config"), asked).said] == [True]
+    assert not make_plan(composed("config"), Origins(files[:1])).said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["training=null", "cli.mode=train"], "training=null chooses no file of the group; it is one of default, dqn"),
+        (["init", "a", "b"], "unrecognized arguments: b"),
+        (["init", "--to", "a"], "unrecognized arguments: --to"),
+        (["migrate", "nothing.yaml"], "there is no file nothing.yaml"),
+        (["--help", "trainin"], "did you mean 'training'"),
+    ],
+)
+def test_mistakes_in_commands_are_one_sentence(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert main(words) == 1
+    except SystemExit as ended:
+        assert ended.code == 2
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["tensorboard.logdir", "aim.repo"])
+def test_a_place_that_cannot_be_written_to_is_told(place: str, tmp_path: Path) -> None:
+    if place == "aim.repo":
+        pytest.importorskip("aim", reason="aim is not installed")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=f"{place} cannot be written to: "):
+        run_tree(composed("dqn", f"{place}={tmp_path}/file/below"), root=tmp_path)
 
 
 def test_an_override_that_the_tree_lacks_is_checked_by_who_would_take_it() -> None:
@@ -234,7 +276,7 @@ def test_configs_of_simharness_run_after_they_were_brought_over(
         "simulation.train.fire.seed: left out, it cannot be resolved",
         "rollouts.num_rollout_workers is called rollouts.num_env_runners today",
         "SimFire's wind.perlin: one wind for the whole map",
-        "algo.name: PPO, as one policy" if name == "debug_marl" else "training.epsilon=[[0, 1.0], [10000000, 0.05]]",
+        "training.epsilon=[[0, 1.0], [10000000, 0.05]]",
         "reward_cls_partial: AreaSavedPropReward is reward: area_saved",
         "model.conv_filters: left out",
         f"wrote {tmp_path}/new/brought.yaml",
@@ -242,15 +284,41 @@ def test_configs_of_simharness_run_after_they_were_brought_over(
         assert line in said
     written = yaml.safe_load((tmp_path / "new" / "brought.yaml").read_text())
     assert written["stop_conditions"]["training_iteration"] == 4 and "runtime" not in written
-    if name == "debug_marl":
-        assert written["environment"]["env_config"]["num_agents"] == 3
-    (tmp_path / "new" / "config.yaml").symlink_to(CONF / "config.yaml")
-    for folder in CONF.iterdir():
-        if folder.is_dir():
-            (tmp_path / "new" / folder.name).symlink_to(folder)
+    _package_beside(tmp_path / "new")
     quick = ("rollouts.num_env_runners=0", "++reporting.min_sample_timesteps_per_iteration=50")
     quick += ("stop_conditions.training_iteration=1", "environment.env_config.simulation.area.screen_size=12")
     quick += ("evaluation.evaluation_interval=null", "checkpoint.checkpoint_frequency=0")
     report = run_tree(composed("brought", *quick, folder=tmp_path / "new"), root=tmp_path)
     assert report.steps >= 50
     assert main(["migrate", str(old / f"{name}.yaml"), "--to", str(tmp_path / "new"), "--name", "brought"]) == 1
+
+
+def _package_beside(folder: Path) -> None:
+    """What Hydra would find of the package's tree behind a folder of one's own."""
+    for there in CONF.iterdir():
+        if there.is_dir() or there.name == "config.yaml":
+            (folder / there.name).symlink_to(there)
+
+
+def test_several_agents_of_simharness_have_a_policy_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pettingzoo")
+    old, new = write_simharness(tmp_path / "old"), tmp_path / "new"
+    (old / "marl.yaml").write_text("defaults: [config, override environment: marl, _self_]\n")
+    assert main(["migrate", str(old / "marl.yaml"), "--to", str(new)]) == 0
+    said = capsys.readouterr().out
+    assert "multi_agent: a policy for each of agent_0, agent_1, agent_2" in said
+    assert "several agents are stepped in one process; environments: 8 × 1" in said
+    written = yaml.safe_load((new / "marl.yaml").read_text())
+    assert written["multi_agent"]["policies"] == [f"agent_{number}" for number in range(3)]
+    assert written["environment"]["env_config"]["num_agents"] == 3 and "algo" not in written
+    _package_beside(new)
+    quick = ("++reporting.min_sample_timesteps_per_iteration=64", "stop_conditions.training_iteration=3")
+    quick += ("++training.num_steps_sampled_before_learning_starts=64", "evaluation.evaluation_interval=null")
+    quick += ("environment.env_config.simulation.area.screen_size=12", "training.train_batch_size_per_learner=32")
+    report = run_tree(composed("marl", *quick, folder=new), root=tmp_path)
+    run = Run.open(report.run_id, tmp_path)
+    assert run.scalars("training_iteration")["value"].tolist() == [1.0, 2.0, 3.0]
+    for agent in written["multi_agent"]["policies"]:
+        assert math.isfinite(run.scalars(f"learners/{agent}/q_loss")["value"][-1])
+    with pytest.raises(UsageError, match=r"in one process: 0, and rollouts\.num_envs_per_env_runner=16"):
+        own_config(make_plan(composed("marl", "rollouts.num_env_runners=2", folder=new)))

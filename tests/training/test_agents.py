@@ -23,7 +23,7 @@ from operant.training.agents.sources import pack_present
 from operant.training.making import make_algorithm
 from operant.training.middleware import collector, learner, source_of
 from operant.training.normalizing import make_normalizer
-from operant.training.playback import record_episodes, record_transitions
+from operant.training.playback import play_transitions, record_episodes
 from operant.training.policies import assign, read_policies
 from operant.training.trust import code_names
 
@@ -396,7 +396,7 @@ def test_the_policies_of_a_run_act_and_are_filmed(root) -> None:
     assert len(frames) == 17 and frames[0].shape[2] == 3 and (frames[0] != frames[5]).any()
     assert len(policy.returns) == 2
     with pytest.raises(UsageError, match="recorded of one agent"):
-        record_transitions(load_policy(result.run_id, root), root / "x.npz", 1)
+        play_transitions(load_policy(result.run_id, root), 1)
 
 
 def test_who_comes_back_has_forgotten(root) -> None:

@@ -17,7 +17,39 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 
-class BasePolicy:
+class Acting:
+    """`act` of what has an `actor`."""
+
+    adapter: Any
+    data: DataSpec
+    actor: Callable[..., Actor]
+    initial_state: Callable[[int], Any]
+
+    def act(
+        self,
+        obs: Any,
+        state: Any = None,
+        *,
+        mask: Array | None = None,
+        explore: bool,
+        rng: np.random.Generator,
+        epsilon: float | None = None,
+    ) -> ActOut:
+        adapted = self.adapter.adapt(obs)
+        rows = count_rows(adapted)
+        if state is None and "state" in self.data.fields:
+            state = self.initial_state(rows)
+        act = self.actor(rng if explore else None, 1, rows, epsilon=epsilon)
+        action, stored, extras = act(adapted, mask, state)
+        told = {"action": stored, **extras, **self._about(adapted, stored, mask, state)}
+        return ActOut(action, told.pop("state", None), told)
+
+    def _about(self, obs: Any, action: Array, mask: Array | None, state: Any) -> dict[str, Any]:
+        """What `act` says of actions besides what its actor does, such as their log-probability."""
+        return {}
+
+
+class BasePolicy(Acting):
     """A policy in the making: a subclass writes `data_spec` and `actor`, without a `network` also `weights` and
     `load_weights`."""
 
@@ -72,25 +104,6 @@ class BasePolicy:
     def actor(self, rng: np.random.Generator | None, steps: int, rows: int, *, epsilon: float | None = None) -> Actor:
         raise NotImplementedError(f"{type(self).__name__} does not say how it acts: define actor")
 
-    def act(
-        self,
-        obs: Any,
-        state: Any = None,
-        *,
-        mask: Array | None = None,
-        explore: bool,
-        rng: np.random.Generator,
-        epsilon: float | None = None,
-    ) -> ActOut:
-        adapted = self.adapter.adapt(obs)
-        rows = count_rows(adapted)
-        if state is None and "state" in self.data.fields:
-            state = self.initial_state(rows)
-        act = self.actor(rng if explore else None, 1, rows, epsilon=epsilon)
-        action, stored, extras = act(adapted, mask, state)
-        told = {"action": stored, **extras, **self._about(adapted, stored, mask, state)}
-        return ActOut(action, told.pop("state", None), told)
-
     def initial_state(self, rows: int) -> Any:
         """What a policy with memory remembers at the beginning of an episode [rows, …]."""
         return self.network.initial_state(rows)
@@ -104,10 +117,6 @@ class BasePolicy:
 
     def from_env(self, action: Array) -> Array:
         return action
-
-    def _about(self, obs: Any, action: Array, mask: Array | None, state: Any) -> dict[str, Any]:
-        """What `act` says of actions besides what its actor does, such as their log-probability."""
-        return {}
 
     def _remember(self) -> bool:
         """Have states stored if the network has memory; returns whether it has."""
@@ -155,19 +164,10 @@ class BaseAlgorithm(BasePolicy):
     takes_scaled: ClassVar[bool] = True
     """Whether observations may come scaled by what is seen in training; recorded ones are not."""
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: Any = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
-        self.criterion: Callable[[Any, Any], Any] | None = None
-        self.optimizer: Any = None
-        self.measure = True
-        self.entropy_limit: float | None = None
+    criterion: Callable[[Any, Any], Any] | None = None
+    optimizer: Any = None
+    measure = True
+    entropy_limit: float | None = None
 
     @classmethod
     def make_policy(

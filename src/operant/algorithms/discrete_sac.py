@@ -20,11 +20,12 @@ from operant.algorithms.sac import SACSettings, ScalarAdam
 from operant.errors import UsageError
 from operant.models.builders import build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
-from operant.models.settings import ModelSettings
 from operant.settings import setting
 
 if TYPE_CHECKING:
     from gymnasium import Space
+
+    from operant.models.spaces import ActionSpec
 
 _NOTHING: dict[str, Any] = {}
 
@@ -63,19 +64,10 @@ class CategoricalPolicy(BasePolicy):
     settings: DiscreteSACSettings
     default_model = ContinuousPolicy.default_model
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: DiscreteSACSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
-        if not self.actions.discrete or self.actions.shape != ():
-            raise UsageError(f"discrete_sac chooses one of n actions, not {action_space}; sac takes continuous ones")
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(self.seed)
             self.network = self._build(self.model.actor)
         self._fused = self.model.fused and self.model.critic is None and can_fuse(self.network, self.adapter)
         self._device = self._place(self.network, fused=self._fused)
@@ -83,6 +75,12 @@ class CategoricalPolicy(BasePolicy):
         self._logits = QFunction(self.network, self._flat, self._fused, self._modes)
         self._head = Categorical(self.actions)
         self._steps = 0
+
+    def _actions_of(self, space: Space[Any]) -> ActionSpec:
+        spec = super()._actions_of(space)
+        if not spec.one_choice:
+            raise UsageError(f"discrete_sac chooses one of n actions, not {space}; sac takes continuous ones")
+        return spec
 
     def _build(self, own: Any) -> Any:
         return build_q_network(self.adapter, self.actions, replace(self.model, network=own), dueling=False)
@@ -131,18 +129,11 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         ("critic", "its target"),
     )
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: DiscreteSACSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         settings = self.settings
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed + 1_000_003)  # numbers that the policy did not get
+            torch.manual_seed(self.seed + 1_000_003)  # numbers that the policy did not get
             self._critics, self._targets = (
                 nn.ModuleList([self._build(self.model.critic) for _ in range(settings.critics)]) for _ in range(2)
             )

@@ -28,6 +28,8 @@ from operant.models.settings import ModelSettings
 if TYPE_CHECKING:
     from gymnasium import Space
 
+    from operant.models.spaces import ActionSpec
+
 _NOTHING: dict[str, Any] = {}
 
 
@@ -80,21 +82,10 @@ class QPolicy(BasePolicy):
     default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
     may_remember = True
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: QSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
-        if not self.actions.discrete or self.actions.shape != ():
-            raise UsageError(
-                f"DQN chooses one of n actions; {action_space} is not Discrete (PPO, A2C or SAC may take it)"
-            )
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(self.seed)
             self.network = self._build()
         if self.settings.noisy and not noisy_layers(self.network):
             raise UsageError("algorithm.noisy needs layers with noise: operant.models.noisy.NoisyLinear in your module")
@@ -109,6 +100,12 @@ class QPolicy(BasePolicy):
         self._q = self._function(self.network, self._flat)
         self._exploring_q = self._function(self.network, self._flat, noisy=True)
         self._steps = 0
+
+    def _actions_of(self, space: Space[Any]) -> ActionSpec:
+        spec = super()._actions_of(space)
+        if not spec.one_choice:
+            raise UsageError(f"DQN chooses one of n actions; {space} is not Discrete (PPO, A2C or SAC may take it)")
+        return spec
 
     _atoms = 1
     """Outputs of the network for each action."""
@@ -224,15 +221,8 @@ class DQN(QPolicy, BaseAlgorithm):
     model_roles = (("network", "the network"), ("network", "its target"))
     takes_criterion = True
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: QSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         settings = self.settings
         with torch.random.fork_rng(devices=[]):
             other = self._build()
@@ -245,7 +235,7 @@ class DQN(QPolicy, BaseAlgorithm):
         self._target_network = other
         self._target_flat = FlatParameters(other)
         self._target_q = self._function(other, self._target_flat, noisy=True)
-        self._noise_rng = np.random.default_rng([seed, 2])
+        self._noise_rng = np.random.default_rng([self.seed, 2])
         self._learned = True  # whether the weights have changed since the last copy
         self._copy_to_target(1.0)
         self.optimizer = make_optimizer(settings.optimizer, self._flat, settings.optimizer_eps)

@@ -17,11 +17,10 @@ from operant.algorithms.base import BaseAlgorithm
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.errors import UsageError
-from operant.models.settings import ModelSettings
 from operant.settings import setting
 
 if TYPE_CHECKING:
-    from gymnasium import Space
+    pass
 
 _KEPT = 256  # directions that are remembered: each is asked for whenever an episode ends
 
@@ -92,15 +91,8 @@ class _Evolution(BaseAlgorithm):
     def data_spec(settings: Any) -> DataSpec:
         return DataSpec("candidate", "fresh", ("candidate", "return", "length"), count=2 * settings.directions)
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: Any = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         if not self.adapter.is_flat or self.model.has_own_modules:
             raise UsageError(
                 f"{type(self).__name__} has networks of its own for observations that are rows of numbers; PPO takes "
@@ -109,7 +101,7 @@ class _Evolution(BaseAlgorithm):
         hidden = () if self.settings.linear else self.model.hidden
         sizes = (self.adapter.size, *hidden, self.actions.outputs)
         self._shapes = list(pairwise(sizes))
-        rng = np.random.default_rng([seed, 8])
+        rng = np.random.default_rng([self.seed, 8])
         # Linear: from zero and without a bias, as in the paper; otherwise small random numbers for each layer.
         layers = [
             np.zeros(before * after)
@@ -120,7 +112,7 @@ class _Evolution(BaseAlgorithm):
         if not self.settings.linear:
             layers[-1] *= 0.01
         self.policy = np.concatenate(layers)
-        self._key = seed
+        self._key = self.seed
         self._number = 0  # directions drawn so far
         self._kept: dict[int, Array] = {}
 
@@ -229,8 +221,8 @@ class ES(_Evolution):
     Settings = ESSettings
     settings: ESSettings
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._moments = np.zeros((2, len(self.policy)))
         self._steps = 0
 

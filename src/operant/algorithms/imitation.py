@@ -22,13 +22,12 @@ from operant.errors import UsageError
 from operant.models.builders import build_critics
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.observations import to_array, to_tensors
-from operant.models.settings import ModelSettings
 from operant.settings import setting
 
 if TYPE_CHECKING:
-    from gymnasium import Space
+    pass
 
-_EXPERT = "file of recorded transitions to learn from, as `operant record` writes it"
+_EXPERT = "recorded transitions to learn from: a file as `operant record` writes it, or minari:NAME"
 
 
 @dataclass(frozen=True)
@@ -161,15 +160,8 @@ class _Imitating(OnPolicy):
     may_remember = False
     settings: Any
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: Any = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         if not self.settings.expert:
             raise UsageError(
                 "GAIL learns from recorded episodes: algorithm.expert=FILE (`operant record RUN` makes it)"
@@ -181,12 +173,12 @@ class _Imitating(OnPolicy):
         )
         self._expert = recorded["obs"], recorded["action"]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed + 1_000_003)
+            torch.manual_seed(self.seed + 1_000_003)
             plain = replace(self.model, network=None, actor=None, critic=None, recurrent="")
             self._discriminator = build_critics(self.adapter, self._expert[1].shape[1], plain, 1).to(self._device)
         self._discriminator_flat = FlatParameters(self._discriminator)
         self._discriminator_optimizer = make_optimizer("adam", self._discriminator_flat, 1e-8)
-        self._discriminator_rng = np.random.default_rng([seed, 2])
+        self._discriminator_rng = np.random.default_rng([self.seed, 2])
 
     @staticmethod
     def data_spec(settings: Any) -> DataSpec:

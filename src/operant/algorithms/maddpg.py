@@ -14,7 +14,7 @@ from torch import nn
 
 from operant.algorithms.agents import AgentsAdapter, JointActions, choose, gumbel_softmax, in_bounds, masked, one_hot
 from operant.algorithms.base import BaseAlgorithm, BasePolicy
-from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec, Metrics
+from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.maddpg_settings import MADDPGSettings
 from operant.algorithms.off_policy import Followed
@@ -63,19 +63,12 @@ class MADDPGPolicy(BasePolicy):
     example_env = "mpe2.simple_spread_v3"
     default_model = ModelSettings(hidden=(64, 64), activation="relu", orthogonal=False)
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: MADDPGSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.agents: tuple[str, ...] = self.adapter.agents
         self._specs: list[ActionSpec] = list(self.actions.of.values())
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(self.seed)
             self.network = self._build()
         fused = self.model.fused and all(is_fusable(one.actor) for its in self.network.agents for one in its)
         self._device = self._place(self.network)
@@ -100,12 +93,7 @@ class MADDPGPolicy(BasePolicy):
     def _actions_of(self, space: Space[Any]) -> Any:
         specs = {agent: action_spec(part) for agent, part in space.spaces.items()}  # type: ignore[attr-defined]
         for agent, spec in specs.items():
-            bounded = (
-                spec.low is not None
-                and spec.high is not None
-                and bool(np.isfinite(np.stack([spec.low, spec.high])).all())
-            )
-            if (spec.discrete and spec.shape != ()) or (not spec.discrete and not bounded):
+            if not (spec.one_choice or spec.bounded):
                 raise UsageError(f"MADDPG takes one choice or continuous actions with bounds; {agent} has {space}")
         return JointActions(specs)
 
@@ -202,22 +190,6 @@ class MADDPGPolicy(BasePolicy):
         action = np.clip(output + noise, -1.0, 1.0)
         return np.where(rng.random((len(output), 1)) < epsilon, anything, action) if epsilon else action
 
-    def act(
-        self,
-        obs: Any,
-        state: Any = None,
-        *,
-        mask: Array | None = None,
-        explore: bool,
-        rng: np.random.Generator,
-        epsilon: float | None = None,
-    ) -> ActOut:
-        """Actions of all agents, by name."""
-        adapted = self.adapter.adapt(obs)
-        rows = len(adapted["present"])
-        action, stored, extras = self.actor(rng if explore else None, 1, rows, epsilon=epsilon)(adapted, None, state)
-        return ActOut(action, extras.get("state"), {"action": stored})
-
 
 class MADDPG(MADDPGPolicy, BaseAlgorithm):
     """Learns the policies of all agents by a critic for each, of what the agents that it sees observe and do.
@@ -230,18 +202,11 @@ class MADDPG(MADDPGPolicy, BaseAlgorithm):
     joint = True
     model_roles = (("actor", "actor"), ("actor", "its target"), ("critic", "critic"), ("critic", "its target"))
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: MADDPGSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._visible = [self._seen_by(number) for number in range(len(self.agents))]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed + 1_000_003)
+            torch.manual_seed(self.seed + 1_000_003)
             self._critics, self._target_critics = self._build_critics(), self._build_critics()
             self._target_network = self._build()
         self._place(self.network, self._critics, self._target_critics, self._target_network)
@@ -254,7 +219,7 @@ class MADDPG(MADDPGPolicy, BaseAlgorithm):
             one.move(1.0)
         self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
         self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
-        self._rng = np.random.default_rng([seed, 1])
+        self._rng = np.random.default_rng([self.seed, 1])
         self._updates = 0
 
     def _seen_by(self, number: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, Machin, Rule, same
+from operant.algorithms.dialects import Machin, Rule
 from operant.algorithms.off_policy_settings import OffPolicySettings
 from operant.errors import UsageError
 from operant.settings import setting
@@ -65,12 +65,10 @@ class MADDPGSettings:
             raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
 
 
+_FAMILY = OffPolicySettings.machin
 MADDPGSettings.machin = Machin(
     rules=(
-        *(rule for rule in COMMON_RULES if rule.ours != ("learning_rate",)),
-        *(rule for rule in OffPolicySettings.machin.rules if "actor_learning_rate" in rule.theirs),
-        same("replay_size", "buffer"),
-        *(rule for rule in OffPolicySettings.machin.rules if "update_rate" in rule.theirs),
+        *(rule for rule in _FAMILY.rules if not {"increase_rate", "decrease_rate"} & set(rule.ours)),
         Rule(
             ("critic_visible_actors",),
             ("critic_visible_actors",),
@@ -84,18 +82,7 @@ MADDPGSettings.machin = Machin(
             lambda given: {"sub_policies": int(given["sub_policy_num"]) + 1},
             lambda settings: {"sub_policy_num": settings["sub_policies"] - 1},
         ),
-        Rule(("criterion",), (), lambda given: {}, lambda settings: {"criterion": "MSELoss"}),
     ),
-    defaults={"updates": 0, "train_every": 32},
-    own={
-        **MACHIN_OWN,
-        "actor_learning_rate": 5e-4,
-        "critic_learning_rate": 1e-3,
-        "update_rate": 0.001,
-        "update_steps": None,
-        "replay_size": 500_000,
-        "critic_visible_actors": None,
-        "sub_policy_num": 0,
-        "criterion": "MSELoss",
-    },
+    defaults=_FAMILY.defaults,
+    own={**_FAMILY.own, "critic_visible_actors": None, "sub_policy_num": 0},
 )

@@ -26,6 +26,8 @@ from operant.models.settings import ModelSettings
 if TYPE_CHECKING:
     from gymnasium import Space
 
+    from operant.models.spaces import ActionSpec
+
 _NOTHING: dict[str, Any] = {}
 _EPS = 1e-8  # of the optimizers
 
@@ -75,24 +77,14 @@ class ContinuousPolicy(BasePolicy):
     example_env = "Pendulum-v1"
     default_model = ModelSettings(hidden=(256, 256), activation="relu", orthogonal=False)
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: OffPolicySettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._size = self.actions.outputs
-        low, high = self.actions.low, self.actions.high
-        bounded = low is not None and high is not None and bool(np.isfinite(low).all() and np.isfinite(high).all())
-        if self.actions.discrete or low is None or high is None or not bounded:
-            raise UsageError(f"{type(self).__name__} needs continuous actions with bounds, not {action_space}")
-        self._low, self._high = low.reshape(-1), high.reshape(-1)
+        assert self.actions.low is not None and self.actions.high is not None
+        self._low, self._high = self.actions.low.reshape(-1), self.actions.high.reshape(-1)
         self._half, self._middle = (self._high - self._low) / 2, (self._high + self._low) / 2
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(self.seed)
             self.network = self._build()
         self._remembers = self._remember()
         # Both sides take the same path, so that they live on the same device.
@@ -105,6 +97,12 @@ class ContinuousPolicy(BasePolicy):
         self._fused = self._fused and self._flat.on_cpu
         self._actor: FusedMLP | None = FusedMLP(self.network.actor, self._flat) if self._fused else None
         self._steps = 0
+
+    def _actions_of(self, space: Space[Any]) -> ActionSpec:
+        spec = super()._actions_of(space)
+        if not spec.bounded:
+            raise UsageError(f"{type(self).__name__} needs continuous actions with bounds, not {space}")
+        return spec
 
     def _build(self) -> Any:
         raise NotImplementedError
@@ -202,18 +200,11 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
     or ``terminated`` [B]; maybe with ``weight`` [B].
     """
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: OffPolicySettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         count = self.settings.critics
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed + 1_000_003)  # numbers that the policy did not get
+            torch.manual_seed(self.seed + 1_000_003)  # numbers that the policy did not get
             self._critics, self._target_critics = (self._build_critics(count, target) for target in (False, True))
             self._target_network = self._build() if self._has_target_actor else None
         others = [self._critics, self._target_critics, *([self._target_network] if self._target_network else [])]
@@ -235,7 +226,7 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             one.move(1.0)
         self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
         self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
-        self._rng = np.random.default_rng([seed, 1])
+        self._rng = np.random.default_rng([self.seed, 1])
         self._updates = 0
         self._actor_metrics: Metrics = {}
 

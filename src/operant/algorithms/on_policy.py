@@ -23,10 +23,9 @@ from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
 from operant.models.observations import to_array, to_tensors
-from operant.models.settings import ModelSettings
 
 if TYPE_CHECKING:
-    from gymnasium import Space
+    pass
 
 _FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_at", "mask")
 _NOTHING: dict[str, Any] = {}
@@ -78,18 +77,11 @@ class ActorCriticPolicy(BasePolicy):
     settings: OnPolicySettings
     may_remember = True
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: OnPolicySettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         model = self.model
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(self.seed)
             self.network = build_actor_critic(self.adapter, self.actions, model)
         self._remembers = self._remember()
         self._head: Head = make_head(self.actions)
@@ -203,19 +195,12 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
     policy_class = ActorCriticPolicy
     model_roles = (("actor", "actor"), ("critic", "critic"))
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: OnPolicySettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         if self.actions.discrete:
             self.entropy_limit = sum(math.log(size) for size in self.actions.sizes)
         self.optimizer = make_optimizer(self.settings.optimizer, self._flat, self.settings.optimizer_eps)
-        self._rng = np.random.default_rng([seed, 1])
+        self._rng = np.random.default_rng([self.seed, 1])
         self._critic: FusedMLP | None = None
         if self._actor is not None:
             assert isinstance(self.network.critic, nn.Sequential)

@@ -17,11 +17,10 @@ from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance,
 from operant.algorithms.on_policy_settings import OnPolicySettings
 from operant.errors import UsageError
 from operant.models.observations import to_array, to_tensors
-from operant.models.settings import ModelSettings
 from operant.settings import setting
 
 if TYPE_CHECKING:
-    from gymnasium import Space
+    pass
 
 
 @dataclass(frozen=True)
@@ -94,15 +93,8 @@ class TRPO(OnPolicy):
     settings: TRPOSettings
     may_remember = False
 
-    def __init__(
-        self,
-        observation_space: Space[Any],
-        action_space: Space[Any],
-        settings: TRPOSettings | None = None,
-        model: ModelSettings | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(observation_space, action_space, settings, model, seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         if self._remembers:
             raise UsageError("TRPO has no form with memory: name a module without initial_state")
         self._own: list[torch.nn.Parameter] | None = None

@@ -15,6 +15,7 @@ import numpy as np
 
 from operant._util.files import open_regular, replacing
 from operant.data.chunks import read_arrays
+from operant.data.minari import is_minari, read_minari
 from operant.data.prioritized import PrioritizedReplayBuffer
 from operant.data.replay import ReplayBuffer
 from operant.data.trees import Array, Tree, tree_leaves, tree_map, tree_stack
@@ -152,23 +153,12 @@ def read_recorded(
     adapt: Callable[[Any], Any] | None = None,
     from_env: Callable[[Array], Array] | None = None,
 ) -> dict[str, Any]:
-    """Recorded transitions: an npz file with the fields of a step as arrays [B, …], in the order in which they
-    happened; entries of dict observations are named ``obs/key``.
+    """Recorded transitions: a dataset of Minari's, or an npz file with the fields of a step as arrays [B, …], in the
+    order in which they happened; entries of dict observations are named ``obs/key``.
 
     :param adapt: makes of observations what networks take; `from_env`: of actions what is learned from.
     """
-    try:
-        with os.fdopen(open_regular(Path(path)), "rb") as file:
-            arrays = read_arrays(file, packed=True)
-    except (OperantError, OSError) as error:
-        raise UsageError(f"{path} holds no recorded transitions: {error}") from None
-    recorded: dict[str, Any] = {}
-    for name, array in arrays.items():
-        field, _, key = name.partition("/")
-        if key:
-            recorded.setdefault(field, {})[key] = array
-        else:
-            recorded[field] = array
+    recorded = read_minari(path) if is_minari(path) else _read_npz(path)
     missing = [name for name in _PLAIN if name not in recorded]
     if missing:
         raise UsageError(f"{path} has no {', '.join(missing)}; recorded transitions have {', '.join(_PLAIN)}")
@@ -185,13 +175,34 @@ def read_recorded(
     return recorded
 
 
-def write_recorded(path: Path, steps: Steps) -> int:
-    """Write steps as `read_recorded` reads them, whole or not at all; returns how many transitions these are."""
-    leaves: dict[str, Array] = {}
-    for name, leaf in tree_leaves(tree_stack(list(steps))):
-        leaves[name] = leaf.reshape(-1, *leaf.shape[2:])
+def _read_npz(path: str | Path) -> dict[str, Any]:
+    try:
+        with os.fdopen(open_regular(Path(path)), "rb") as file:
+            arrays = read_arrays(file, packed=True)
+    except (OperantError, OSError) as error:
+        raise UsageError(f"{path} holds no recorded transitions: {error}") from None
+    recorded: dict[str, Any] = {}
+    for name, array in arrays.items():
+        field, _, key = name.partition("/")
+        if key:
+            recorded.setdefault(field, {})[key] = array
+        else:
+            recorded[field] = array
+    return recorded
+
+
+def recorded_rows(steps: Steps) -> dict[str, Any]:
+    """Steps as transitions [B, …], in a form that can be recorded."""
+    rows: dict[str, Any] = tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree_stack(list(steps)))
+    for name, _ in tree_leaves(rows):
         if name.count("/") > 1 or not name.startswith(_PLAIN):
             raise UsageError(f"transitions are recorded of rows, pictures and dicts of these; there is {name!r}")
+    return rows
+
+
+def write_recorded(path: Path, steps: Steps) -> int:
+    """Write steps as `read_recorded` reads them, whole or not at all; returns how many transitions these are."""
+    leaves = dict(tree_leaves(recorded_rows(steps)))
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as beside, beside.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **leaves)

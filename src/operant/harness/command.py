@@ -13,6 +13,7 @@ eval "$(operant harness -sc install=bash)"                      completion of gr
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError, OperantError, UsageError, nearest
+from operant.harness.tree import CONF
 from operant.harness.words import OPTIONS
 from operant.status import Status
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from operant.training.evaluating import Evaluation
 
-CONF = Path(__file__).parent / "conf"
 _MAIN = '''"""Trains as the config says: `python main.py --config-name dqn cli.mode=train`."""
 
 import hydra
@@ -67,7 +68,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if words is None else words)
     try:
         if given[:1] == ["init"]:
-            return _init(Path(given[1] if len(given) > 1 else "."))
+            return _init(given[1:])
         if given[:1] == ["--help"] and len(given) == 2:
             return _help(given[1])
         if {"-sc", "--shell-completion"} & set(given) and "install=bash" in given:
@@ -79,19 +80,19 @@ def main(words: Sequence[str] | None = None) -> int:
             from operant.harness.migrating import migrate
 
             return migrate(given[1:])
+        sys.argv = ["operant harness", *_for_hydra(given)]
     except OperantError as error:
         sys.stderr.write(f"operant: {error}\n")
         return 1
     import hydra
 
-    sys.argv = ["operant harness", *_for_hydra(given)]
     hydra.main(version_base=None, config_path=str(CONF), config_name="config")(_run)()
     return 0
 
 
 def _for_hydra(given: list[str]) -> list[str]:
     """The words of a call as Hydra takes them; in `tune`, what would be a sweep is a space."""
-    words = ["algo.trust=true" if word == "--trust" else word for word in given]
+    words = ["algo.trust=true" if word == "--trust" else _checked_choice(word) for word in given]
     flags, overrides = _split([_addable(_todays_override(word)) for word in words])
     if "++cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
         overrides = [_as_space(word) for word in overrides]
@@ -106,6 +107,15 @@ def _addable(word: str) -> str:
         return word
     # Names of results have slashes, which Hydra takes for groups.
     return f"++{group}={{{name}: {value}}}" if "/" in name else f"++{word}"
+
+
+def _checked_choice(word: str) -> str:
+    """An override that chooses a file of a group, which Hydra takes names for alone."""
+    group, equals, value = word.partition("=")
+    if group and equals and (CONF / group).is_dir() and (value in ("", "null") or value.isdigit()):
+        known = sorted(one.stem for one in (CONF / group).glob("*.yaml"))
+        raise UsageError(f"{word} chooses no file of the group; it is one of {', '.join(known)}")
+    return word
 
 
 def _help(group: str) -> int:
@@ -203,14 +213,18 @@ def _as_space(word: str) -> str:
     return f"++{override.key_or_group}={space}"
 
 
-def _init(folder: Path) -> int:
+def _init(words: Sequence[str]) -> int:
     """Write the tree and a program around it into a folder."""
+    parser = argparse.ArgumentParser("operant harness init", description=_init.__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="where to (default: here)")
+    folder = parser.parse_args(words).folder
     taken = [one for one in (folder / "conf", folder / "main.py") if one.exists()]
     if taken:
         raise UsageError(f"{taken[0]} exists already; move it away first")
     shutil.copytree(CONF, folder / "conf", ignore=shutil.ignore_patterns("__*"))
     (folder / "main.py").write_text(_MAIN, encoding="utf-8")
     sys.stdout.write(
-        f"wrote {folder / 'conf'} and {folder / 'main.py'}\n  python main.py --config-name dqn cli.mode=train\n"
+        f"wrote {folder / 'conf'} and {folder / 'main.py'}\n"
+        f"  python {folder / 'main.py'} --config-name dqn cli.mode=train\n"
     )
     return 0

@@ -18,10 +18,9 @@ from operant._util.dotted import put
 from operant.errors import UsageError
 from operant.harness.migrating_fires import migrate_environment
 from operant.harness.own_words import own_settings
-from operant.harness.tree import LIBRARIES, LIBRARY_GROUPS, Plan, make_plan
+from operant.harness.tree import CONF, LIBRARIES, LIBRARY_GROUPS, Plan, make_plan
 from operant.harness.words import GONE, Tree, lookup, take, todays_result, todays_words
 
-CONF = Path(__file__).parent / "conf"
 _GONE = {
     "run.log_to_file": "outputs of jobs are kept always",
     "debugging.logger_config": "every run is recorded; tensorboard.logdir writes event files as well",
@@ -75,7 +74,9 @@ def migrated(config: Path, library: str) -> tuple[Tree, list[str]]:
     notes += migrate_environment(tree, library)
     _drop_results(tree, notes)
     tree, said = todays_words(tree)
-    notes += said
+    notes += [line for _, line in said]
+    if library == "operant" and tree.get("multi_agent"):
+        _step_in_one_process(tree, notes)
     ours = _composed(CONF / "config.yaml", [])
     todays_words(ours)
     for group in sorted(set(tree) - {*ours, *LIBRARY_GROUPS}):
@@ -137,6 +138,18 @@ def _migrate_data_dir(tree: Tree, notes: list[str]) -> None:
         take(tree, "run.storage_path")
 
 
+def _step_in_one_process(tree: Tree, notes: list[str]) -> None:
+    """Our own algorithms step environments of several agents themselves, as many of them as runners would have had."""
+    runners, each = (lookup(tree, f"rollouts.{key}") for key in ("num_env_runners", "num_envs_per_env_runner"))
+    if runners:
+        put(tree, "rollouts.num_env_runners", 0)
+        put(tree, "rollouts.num_envs_per_env_runner", int(runners) * int(each or 1))
+        notes.append(
+            f"rollouts.num_env_runners: 0, as several agents are stepped in one process; environments: {runners} × "
+            f"{each or 1}"
+        )
+
+
 def _drop_results(tree: Tree, notes: list[str]) -> None:
     conditions = tree.get("stop_conditions") or {}
     for name in list(conditions):
@@ -148,8 +161,8 @@ def _drop_results(tree: Tree, notes: list[str]) -> None:
 
 
 def _drop_what_nobody_takes(tree: Tree, library: str, notes: list[str]) -> None:
-    """Each setting by itself, as the library that is to train checks it."""
-    for group in LIBRARY_GROUPS:
+    """Each setting by itself, as the library that is to train checks it; who has which policy is said together."""
+    for group in sorted({*LIBRARY_GROUPS} - {"multi_agent"}):
         for key, value in list((tree.get(group) or {}).items()):
             if value is None:
                 del tree[group][key]

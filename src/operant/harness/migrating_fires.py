@@ -29,7 +29,7 @@ def migrate_environment(tree: Tree, library: str) -> list[str]:
         return []
     notes: list[str] = []
     several = name.endswith("MultiAgentFireHarness")
-    ours = "operant.envs.wildfire.parallel:WildfireParallel" if several and library == "rllib" else "wildfire"
+    ours = "operant.envs.wildfire.parallel:WildfireParallel" if several else "wildfire"
     notes.append(f"environment.env: {name} is {ours}")
     put(tree, "environment.env", ours)
     trained = _arguments(lookup(tree, "environment.env_config") or {}, notes, several)
@@ -46,12 +46,10 @@ def migrate_environment(tree: Tree, library: str) -> list[str]:
         take(tree, f"simulation.{part}")
     if not tree.get("simulation"):
         tree.pop("simulation", None)
-    if several and ours == "wildfire" and str(lookup(tree, "algo.name")).upper() == "DQN":
-        put(tree, "algo.name", "PPO")
-        notes.append("algo.name: PPO, as one policy chooses for all agents at once; --library rllib has one for each")
-    if ours != "wildfire":
+    if several:
         agents = [f"agent_{number}" for number in range(int(trained.get("num_agents", 2)))]
         put(tree, "multi_agent", {"policies": agents, "policy_mapping_fn": {one: one for one in agents}})
+        notes.append(f"multi_agent: a policy for each of {', '.join(agents)}")
     if library == "rllib":
         flat = {"_target_": "operant.harness.rllib.flat_observations", "_partial_": True, "multi_agent": several}
         put(tree, "rollouts.env_to_module_connector", flat)

@@ -15,7 +15,7 @@ from operant.harness.loggers import loggers_of
 from operant.harness.objects import HERE, described
 from operant.harness.own_words import algorithm_name, own_settings
 from operant.harness.results import Heard, Report, Result, StopConditions, machine_load
-from operant.harness.tree import Plan, flag, given
+from operant.harness.tree import Plan, environment_name, flag, given, mapping, whole
 from operant.harness.words import Tree
 from operant.tracking import SummaryWriter
 from operant.training.config import TrainConfig
@@ -109,14 +109,15 @@ def _spread(name: str, values: Any) -> Result:
 
 def own_config(plan: Plan) -> TrainConfig:
     """The training that a tree describes."""
+    environment_name(plan)
     settings, algorithm = own_settings(plan)
     values: Tree = {"algorithm": {"name": algorithm_name(plan), **algorithm}}
     for path, value in settings.items():
         put(values, path, value)
-    values["seed"] = given(plan, "debugging").get("seed", 0)
+    values["seed"] = whole(plan, "debugging.seed", 0)
     name = given(plan, "runtime").get("name")
     if name:
-        values["name"] = name
+        values["name"] = str(name)
     steps = _steps_per_iteration(plan, TrainConfig.from_mapping(values))
     values["total_steps"] = _total_steps(plan, steps)
     values["log"] = {**values.get("log", {}), "every": steps}
@@ -146,11 +147,14 @@ def _steps_per_iteration(plan: Plan, config: TrainConfig) -> int:
     rollout = getattr(config.algorithm_settings, "rollout", None)
     if rollout is not None:
         return int(rollout * config.env.num_envs)
-    return int(given(plan, "reporting").get("min_sample_timesteps_per_iteration", _STEPS_PER_ITERATION))
+    return whole(plan, "reporting.min_sample_timesteps_per_iteration", _STEPS_PER_ITERATION, least=1)
 
 
 def _total_steps(plan: Plan, steps_per_iteration: int) -> int:
     conditions = plan.stop_conditions
+    for name in ("num_env_steps_sampled_lifetime", "training_iteration"):
+        if conditions.get(name, 1) < 1:
+            raise UsageError(f"stop_conditions.{name} is {conditions[name]:g}: nothing would be trained")
     limits = [conditions.get("num_env_steps_sampled_lifetime", _NEVER)]
     limits.append(conditions.get("training_iteration", _NEVER) * steps_per_iteration)
     return int(min(limits))
@@ -161,7 +165,7 @@ def _evaluation(plan: Plan, steps_per_iteration: int) -> Tree:
     unit = values.get("evaluation_duration_unit", "episodes")
     if unit != "episodes":
         raise UsageError(f"evaluation.evaluation_duration_unit is {unit!r}; algo.library=operant counts episodes")
-    config = values.get("evaluation_config") or {}
+    config = mapping(plan, "evaluation.evaluation_config", values.get("evaluation_config"))
     for key, value in config.items():
         if key not in ("env_config", "explore"):
             raise plan.unknown(f"evaluation.evaluation_config.{key}", ("env_config", "explore"), "algo.library=operant")
@@ -169,12 +173,11 @@ def _evaluation(plan: Plan, steps_per_iteration: int) -> Tree:
             raise UsageError(
                 "evaluation.evaluation_config.explore is true; algo.library=operant judges without exploring"
             )
-    interval = values.get("evaluation_interval", 0)
     return {
-        "every": interval * steps_per_iteration or _NEVER,
-        "episodes": values.get("evaluation_duration", 10),
-        "arguments": dict(config.get("env_config") or {}),
-        "frames": given(plan, "film").get("frames", 0),
+        "every": whole(plan, "evaluation.evaluation_interval", 0) * steps_per_iteration or _NEVER,
+        "episodes": whole(plan, "evaluation.evaluation_duration", 10, least=1),
+        "arguments": dict(mapping(plan, "evaluation.evaluation_config.env_config", config.get("env_config"))),
+        "frames": whole(plan, "film.frames", 0),
     }
 
 

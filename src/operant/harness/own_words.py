@@ -8,7 +8,7 @@ from typing import Any
 
 from operant.algorithms import ALGORITHMS, find_algorithm
 from operant.errors import UsageError, nearest
-from operant.harness.tree import LIBRARY_GROUPS, Plan, given
+from operant.harness.tree import LIBRARY_GROUPS, Plan, flag, given, whole
 from operant.models.settings import ModelSettings
 
 Values = dict[str, Any]
@@ -29,9 +29,9 @@ class Words:
 
 
 def _read_ppo(theirs: Values, num_envs: int) -> Values:
-    batch = theirs.get("train_batch_size_per_learner")
-    if batch is None:
+    if "train_batch_size_per_learner" not in theirs:
         return {}
+    batch = _number("training.train_batch_size_per_learner", theirs, 0)
     if batch % num_envs:
         raise UsageError(
             f"training.train_batch_size_per_learner is {batch}, which {num_envs} environments cannot share evenly; "
@@ -43,6 +43,8 @@ def _read_ppo(theirs: Values, num_envs: int) -> Values:
 def _read_replay(theirs: Values, num_envs: int) -> Values:
     read: Values = {}
     buffer = theirs.get("replay_buffer_config") or {}
+    if not isinstance(buffer, Mapping):
+        raise UsageError(f"training.replay_buffer_config is a group of settings, got {buffer!r:.80}")
     for key, value in buffer.items():
         if key == "type":
             read["prioritized"] = "Prioritized" in str(value)
@@ -56,11 +58,19 @@ def _read_replay(theirs: Values, num_envs: int) -> Values:
     schedule = theirs.get("epsilon")
     if schedule is not None:
         read |= _read_epsilon(schedule)
-    if theirs.get("training_intensity"):
+    intensity = _number("training.training_intensity", theirs, 0)
+    if intensity:
         # Rows learned for each row collected; ours counts gradient steps of a batch.
-        batch = theirs.get("train_batch_size_per_learner", 32)
-        read |= {"train_every": max(1, round(batch / theirs["training_intensity"])), "updates": 1}
+        batch = _number("training.train_batch_size_per_learner", theirs, 32)
+        read |= {"train_every": max(1, round(batch / intensity)), "updates": 1}
     return read
+
+
+def _number(path: str, values: Values, default: float) -> float:
+    found = values.get(path.rpartition(".")[2], default)
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not found >= 0:
+        raise UsageError(f"{path} is a number from 0 up, got {found!r:.80}")
+    return found
 
 
 _BUFFER = {"capacity": "buffer", "alpha": "priority_alpha", "beta": "priority_beta"}
@@ -71,13 +81,14 @@ def _read_epsilon(schedule: Any) -> Values:
         return {"exploration_start": schedule, "exploration_end": schedule, "exploration_steps": 1}
     try:
         (first, start), (last, end) = schedule
+        last = int(last)
     except (TypeError, ValueError):
         raise UsageError(
             f"training.epsilon is a number or two points such as [[0, 1.0], [10000, 0.05]] here, got {schedule!r}"
         ) from None
     if first != 0:
         raise UsageError(f"training.epsilon begins at step 0, not at {first}")
-    return {"exploration_start": start, "exploration_end": end, "exploration_steps": int(last)}
+    return {"exploration_start": start, "exploration_end": end, "exploration_steps": last}
 
 
 _GRADIENTS = {"gamma": "gamma", "grad_clip": "max_gradient_norm"}
@@ -129,6 +140,12 @@ WORDS = {
         reads=("replay_buffer_config", "training_intensity", "twin_q", "target_entropy"),
         without={"target_network_update_freq": (0, 1)},
     ),
+}
+
+# Settings of RLlib's algorithms that are nothing like ours.
+_RLLIBS = {
+    *("add_default_connectors_to_learner_pipeline", "kl_target", "learner_class", "learner_config_dict"),
+    *("learner_connector", "sigma0", "td_error_loss_fn", "v_max", "v_min", "vf_clip_param"),
 }
 
 # Group -> RLlib's name -> ours.
@@ -201,26 +218,37 @@ def own_settings(plan: Plan) -> tuple[Values, Values]:
     for group in LIBRARY_GROUPS:
         if group not in ("environment", "model", "training"):
             _translated(plan, group, {})
-    if given(plan, "model").get("use_lstm"):
+    if flag(plan, "model", "use_lstm"):
         settings["model.recurrent"] = "lstm"
     settings |= _policies(plan)
-    rollouts = given(plan, "rollouts")
-    workers, rows = int(rollouts.get("num_env_runners", 0)), int(rollouts.get("num_envs_per_env_runner", 1))
+    workers = whole(plan, "rollouts.num_env_runners", 0)
+    rows = whole(plan, "rollouts.num_envs_per_env_runner", 1, least=1)
+    if workers and "policies" in settings:
+        raise UsageError(
+            f"rollouts.num_env_runners is {workers}; several agents are stepped in one process: 0, and "
+            f"rollouts.num_envs_per_env_runner={workers * rows}"
+        )
     settings |= {"env.workers": workers, "env.num_envs": max(1, workers) * rows}
-    settings["device"] = "auto" if given(plan, "learners").get("num_gpus_per_learner") else "cpu"
-    window = given(plan, "reporting").get("metrics_num_episodes_for_smoothing")
-    if window is not None:
-        settings["log.window"] = window
+    settings["device"] = "auto" if _number("learners.num_gpus_per_learner", given(plan, "learners"), 0) else "cpu"
+    if "metrics_num_episodes_for_smoothing" in given(plan, "reporting"):
+        settings["log.window"] = whole(plan, "reporting.metrics_num_episodes_for_smoothing", 1, least=1)
     return settings, _algorithm_settings(plan, settings["env.num_envs"])
 
 
 def _policies(plan: Plan) -> Values:
     """Which agent has which policy. One policy is what agents of a kind share anyway."""
     told = given(plan, "multi_agent")
-    policies = [str(name) for name in told.get("policies") or []]
+    names = told.get("policies") or []
+    if not isinstance(names, (list, Mapping)):
+        raise UsageError(f"multi_agent.policies is a list of names, got {names!r:.80}")
+    policies = [str(name) for name in names]
     if len(policies) < 2:
         return {}
     mapping = told.get("policy_mapping_fn")
+    if not isinstance(mapping, (str, Mapping, type(None))):
+        raise UsageError(
+            f"multi_agent.policy_mapping_fn is a table of agents and policies, or a dotted path, got {mapping!r:.80}"
+        )
     if mapping is None:
         raise UsageError(
             f"multi_agent.policies names {len(policies)} policies: multi_agent.policy_mapping_fn says which agent "
@@ -246,7 +274,7 @@ def _check_without(plan: Plan, path: str, value: Any, harmless: tuple[Any, ...])
     if _ANY not in harmless and value not in harmless:
         raise UsageError(
             f"{path}{plan.origins.of(path)} is {value!r}, which has no counterpart with algo.library=operant; "
-            f"leave it out, or {' or '.join(repr(one) for one in harmless)}"
+            f"{', or '.join(['leave it out', *filter(None, [' or '.join(repr(one) for one in harmless)])])}"
         )
 
 
@@ -262,8 +290,8 @@ def _algorithm_settings(plan: Plan, num_envs: int) -> Values:
             settings[words.same[key]] = value
         elif key in own:
             settings[key] = value
-        elif key in words.without:
-            _check_without(plan, f"training.{key}", value, words.without[key])
+        elif key in words.without or key in _RLLIBS:
+            _check_without(plan, f"training.{key}", value, words.without.get(key, ()))
         else:
             known = {*words.same, *words.reads, *words.without, *own}
             raise plan.unknown(f"training.{key}", known, f"Operant's {plan.algorithm}")

@@ -91,15 +91,19 @@ class StopConditions:
         for name, limit in self.conditions.items():
             value = result.get(name)
             if value is None:
-                if _comes_later(name, result):
-                    continue
-                raise UsageError(
-                    f"stop_conditions.{name}: no result has this name{nearest(name, result)}, so it would never stop; "
-                    f"there are {', '.join(sorted(result))}"
-                )
-            if math.isfinite(value) and value >= limit:
+                check_name(name, result, f"stop_conditions.{name}", "it would never stop")
+            elif math.isfinite(value) and value >= limit:
                 return f"{name} is {value:g}, which has reached {limit:g}"
         return ""
+
+
+def check_name(name: str, result: Mapping[str, float], where: str, otherwise: str) -> None:
+    """Refuse a name of a result that this one lacks, and later ones will lack too."""
+    if name not in result and not _comes_later(name, result):
+        raise UsageError(
+            f"{where}: no result has this name{nearest(name, result)}, so {otherwise}; there are "
+            f"{', '.join(sorted(result))}"
+        )
 
 
 def _comes_later(name: str, result: Mapping[str, float]) -> bool:

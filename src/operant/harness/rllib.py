@@ -16,7 +16,7 @@ from operant.harness.loggers import loggers_of
 from operant.harness.objects import made, named
 from operant.harness.results import STEPS, Heard, Report, Result, StopConditions, films_of, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
-from operant.harness.tree import Plan, flag, given
+from operant.harness.tree import Plan, environment_name, flag, given
 from operant.tracking import SummaryWriter
 from operant.training.plugins import Recording
 from operant.training.training import Observer, Silent
@@ -44,7 +44,7 @@ def algorithm_config(plan: Plan) -> Any:
         values = {key: made(value, f"{group}.{key}") for key, value in given(plan, group).items()}
         _check_keys(plan, config, group)
         if group == "environment":
-            values["env"] = _environment(values.get("env"))
+            values["env"] = _environment(environment_name(plan))
         if group == "evaluation":
             values = _evaluation(plan, values)
         if "policy_mapping_fn" in values:
@@ -158,7 +158,7 @@ def _set_model(plan: Plan, config: Any) -> None:
         config.rl_module(model_config=values)
 
 
-def _environment(name: Any) -> Any:
+def _environment(name: str) -> str:
     """A name that RLlib knows the environment by: entry points and importable names as `operant train` has them."""
     from ray.tune.registry import register_env
 
@@ -171,8 +171,8 @@ def _environment(name: Any) -> Any:
         env = make(**made(dict(config), "environment.env_config"))
         return _for_agents(env) if hasattr(env, "possible_agents") and hasattr(env, "observation_space") else env
 
-    register_env(str(name), make_one)
-    return str(name)
+    register_env(name, make_one)
+    return name
 
 
 def _for_agents(env: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from operant.errors import UsageError, nearest
 from operant.harness.words import Tree, todays_words
 
+CONF = Path(__file__).parent / "conf"
 MODES = ("train", "tune", "view")
 LIBRARIES = ("operant", "rllib")
 _LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
@@ -67,6 +69,10 @@ class Origins:
                 return f" ({file}:{line})"
         return ""
 
+    def shipped(self, path: str) -> bool:
+        """Whether a value is as the package's own tree has it."""
+        return self.of(path).startswith(f" ({CONF}/")
+
 
 @dataclass
 class Plan:
@@ -77,7 +83,7 @@ class Plan:
     algorithm: str
     tree: Tree
     said: list[str] = field(default_factory=list)
-    """A line for each older name that was translated."""
+    """A line for each older name that was translated, where it was the user who wrote it."""
     origins: Origins = field(default_factory=Origins)
 
     @property
@@ -94,6 +100,10 @@ class Plan:
 
 def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
     """Read a composed tree: older words become today's, what is the harness's own is checked."""
+    origins = origins or Origins()
+    for group in (*_OWN_KEYS, *LIBRARY_GROUPS, *_MODE_GROUPS):
+        if group != "callbacks" and not isinstance(tree.get(group) or {}, Mapping):
+            raise UsageError(f"{group}{origins.of(group)} is a group of settings, got {tree[group]!r:.80}")
     tree, said = todays_words(tree)
     algo = tree.get("algo") or {}
     plan = Plan(
@@ -101,8 +111,8 @@ def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
         library=str(algo.get("library", "operant")),
         algorithm=str(algo.get("name")),
         tree=tree,
-        said=said,
-        origins=origins or Origins(),
+        said=[line for path, line in said if not origins.shipped(path)],
+        origins=origins,
     )
     for what, value, known in (("cli.mode", plan.mode, MODES), ("algo.library", plan.library, LIBRARIES)):
         if value not in known:
@@ -128,12 +138,34 @@ def flag(plan: Plan, group: str, key: str) -> bool:
 
 def given(plan: Plan, group: str) -> dict[str, Any]:
     """What a group says; null means the library's default."""
-    values = plan.tree.get(group)
-    if values is None:
-        return {}
-    if not isinstance(values, Mapping):
-        raise UsageError(f"{group}{plan.origins.of(group)} is a group of settings, got {values!r}")
-    return {str(key): value for key, value in values.items() if value is not None}
+    return {str(key): value for key, value in (plan.tree.get(group) or {}).items() if value is not None}
+
+
+def whole(plan: Plan, path: str, default: int, least: int = 0) -> int:
+    """The whole number at a dotted path."""
+    group, _, key = path.partition(".")
+    found = given(plan, group).get(key, default)
+    if isinstance(found, bool) or not isinstance(found, int) or found < least:
+        raise UsageError(f"{path}{plan.origins.of(path)} is a whole number from {least} up, got {found!r:.80}")
+    return found
+
+
+def environment_name(plan: Plan) -> str:
+    """What is trained in, or looked at."""
+    name = given(plan, "environment").get("env")
+    if not name or not isinstance(name, str):
+        raise UsageError(
+            f"environment.env{plan.origins.of('environment.env')} is a Gymnasium id, an entry point or a dotted path, "
+            f"got {name!r:.80}"
+        )
+    return name
+
+
+def mapping(plan: Plan, path: str, values: Any) -> Mapping[str, Any]:
+    """A group within a group; null: an empty one."""
+    if not isinstance(values or {}, Mapping):
+        raise UsageError(f"{path}{plan.origins.of(path)} is a group of settings, got {values!r:.80}")
+    return values or {}
 
 
 def _check_group(plan: Plan, group: str, known: tuple[str, ...]) -> None:
@@ -145,11 +177,11 @@ def _check_group(plan: Plan, group: str, known: tuple[str, ...]) -> None:
 def _check_values(plan: Plan) -> None:
     checkpoint, debugging = given(plan, "checkpoint"), given(plan, "debugging")
     frequency, keep = checkpoint.get("checkpoint_frequency", 20), checkpoint.get("num_to_keep", 1)
-    if not isinstance(frequency, int) or frequency < 0:
+    if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 0:
         raise UsageError(
             f"checkpoint.checkpoint_frequency is {frequency!r}; it is a whole number, 0 for no checkpoints"
         )
-    if not isinstance(keep, int) or keep < 1:
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
         raise UsageError(f"checkpoint.num_to_keep is {keep!r}; it is 1 or more, or null for all")
     for group, key in (("algo", "trust"), ("debugging", "log_sys_usage")):
         flag(plan, group, key)
@@ -160,7 +192,7 @@ def _check_values(plan: Plan) -> None:
     if level not in _LEVELS:
         raise UsageError(f"debugging.log_level is {level!r}{nearest(str(level), _LEVELS)}; it is {', '.join(_LEVELS)}")
     for name, value in given(plan, "stop_conditions").items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             raise UsageError(
                 f"stop_conditions.{name}{plan.origins.of(f'stop_conditions.{name}')} is a number, got {value!r}"
             )

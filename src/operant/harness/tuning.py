@@ -13,8 +13,8 @@ from typing import Any
 
 from operant._util.dotted import put
 from operant._util.files import write_file
-from operant.errors import UsageError, nearest
-from operant.harness.tree import Plan, given
+from operant.errors import ConfigError, KeyPath, UsageError, nearest, path_text
+from operant.harness.tree import Plan, given, whole
 from operant.harness.words import Tree, todays_result
 from operant.schedulers.engine.control import View
 from operant.schedulers.engine.scheduler import Outcome
@@ -39,6 +39,8 @@ def spaces_of(tree: Tree) -> dict[str, Tree]:
     """The spaces of a tree by their dotted paths: values in it that are spaces, and those under `tunables`."""
     found = dict(_spaces(tree, ""))
     for group, values in (tree.get("tunables") or {}).items():
+        if not isinstance(values or {}, Mapping):
+            raise UsageError(f"tunables.{group} is a group of spaces, got {values!r:.80}")
         for name, space in (values or {}).items():
             found[f"{group}.{name}"] = _tunable(f"tunables.{group}.{name}", space)
     return found
@@ -49,10 +51,19 @@ def _spaces(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Tree]
         path = f"{prefix}{key}"
         if path == "tunables" or not isinstance(value, Mapping):
             continue
-        if "data" in value and value.get("type") in SPACES:
-            yield path, dict(value)
+        if {"type", "data"} <= set(value) <= {"type", "data", "log", "step"}:
+            yield path, _checked(path, dict(value))
         else:
             yield from _spaces(value, f"{path}.")
+
+
+def _checked(path: str, space: Tree) -> Tree:
+    kind, data = str(space["type"]), space["data"]
+    if kind not in SPACES:
+        raise UsageError(f"{path}.type is {kind!r}{nearest(kind, SPACES)}; it is {', '.join(SPACES)}")
+    if not isinstance(data, list) or not data:
+        raise UsageError(f"{path}.data is a list, of two ends or of choices, got {data!r:.80}")
+    return space
 
 
 def _tunable(path: str, space: Any) -> Tree:
@@ -102,6 +113,8 @@ def tune(plan: Plan, view: View | None = None, root: str | Path | None = None) -
     for key in settings:
         if key not in TUNE_KEYS:
             raise plan.unknown(f"tune.{key}", TUNE_KEYS, "the harness")
+    for key, usual in (("num_samples", 10), ("parallel", 1)):
+        whole(plan, f"tune.{key}", usual, least=1)
     engine, place = str(settings.get("engine", "operant")), find_root(root)
     if engine not in ENGINES:
         raise UsageError(f"tune.engine is {engine!r}{nearest(engine, ENGINES)}; it is operant or ray")
@@ -112,9 +125,19 @@ def tune(plan: Plan, view: View | None = None, root: str | Path | None = None) -
         return tune_by_ray(plan, spaces, settings, place / "tune" / _name(plan), place)
     folder = place / "searches" / _name(plan)
     cut_off = _cut_off(folder)
-    scheduler = NaiveScheduler(folder, _search(plan, spaces, settings, folder), view=view, resume=cut_off)
+    try:
+        scheduler = NaiveScheduler(folder, _search(plan, spaces, settings, folder), view=view, resume=cut_off)
+    except ConfigError as error:
+        raise UsageError(f"{_named(error.path, list(spaces))}: {error.message}") from None
     _keep_tree(plan, folder / "tree.json")
     return scheduler.run()
+
+
+def _named(path: KeyPath, spaces: list[str]) -> str:
+    """Where in the tree a mistake is that was found in the search that is made of it."""
+    if path[:2] == ("task", "search_args") and len(path) > 2:
+        return path_text((spaces[int(path[2])], *path[3:]))
+    return f"tune.{path_text(path)}"
 
 
 def _keep_tree(plan: Plan, path: Path) -> None:
@@ -153,7 +176,7 @@ def _search(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: Path
         },
     }
     if settings.get("assessor"):
-        search["assessor"] = settings["assessor"]
+        search["assessor"] = _typed("assessor", settings["assessor"])
     if settings.get("site"):
         search["site"] = settings["site"]
     return search
@@ -164,20 +187,33 @@ def metric_of(settings: Tree) -> tuple[str, str]:
     mode = settings.get("mode", "max")
     if mode not in ("max", "min"):
         raise UsageError(f"tune.mode is {mode!r}; it is max or min")
-    return todays_result(settings.get("metric", "env_runners/episode_return_mean")), mode
+    metric = settings.get("metric", "env_runners/episode_return_mean")
+    if not isinstance(metric, str):
+        raise UsageError(f"tune.metric is the name of a result (env_runners/episode_return_mean), got {metric!r:.80}")
+    return todays_result(metric), mode
 
 
 def searcher_of(settings: Tree) -> Tree:
-    searcher = settings.get("searcher", "TpeSearcher")
-    return {"type": searcher} if isinstance(searcher, str) else dict(searcher)
+    return _typed("searcher", settings.get("searcher", "TpeSearcher"))
+
+
+def _typed(what: str, said: Any) -> Tree:
+    """A part of the search: its name, or a group with its `type` and settings."""
+    if not isinstance(said, (str, Mapping)):
+        raise UsageError(f"tune.{what} is a name or {{type: …}} with its settings, got {said!r:.80}")
+    return {"type": said} if isinstance(said, str) else dict(said)
 
 
 def _name(plan: Plan) -> str:
     name = given(plan, "runtime").get("name")
+    if name and {"/", "\\"} & set(str(name)):
+        raise UsageError(f"runtime.name is {name!r}; the name of a search is one of a folder, without slashes")
     if name:
         return str(name)
-    env = str(given(plan, "environment").get("env", "env"))
-    return re.sub(r"[^\w.-]+", "-", f"{env}-{plan.algorithm}-tune".lower())
+    # What is searched over is in no name.
+    parts = given(plan, "environment").get("env"), given(plan, "algo").get("name")
+    words = [one for one in parts if isinstance(one, str)]
+    return re.sub(r"[^\w.-]+", "-", "-".join([*words, "tune"]).lower())
 
 
 def _cut_off(folder: Path) -> bool:

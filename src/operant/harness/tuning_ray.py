@@ -33,7 +33,7 @@ def tune_by_ray(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: 
     metric, mode = metric_of(settings)
     search_args = [{"name": path, **space} for path, space in spaces.items()]
     search = OperantSearch(searcher_of(settings), search_args, metric, mode, record=folder / "trials.jsonl")
-    wanted = int(settings.get("num_samples", 10)) - search.finished
+    wanted = settings.get("num_samples", 10) - search.finished
     sample = make_plan(with_values(plan.tree, first_values(spaces)), plan.origins)
     config = algorithm_config(sample) if plan.library == "rllib" else None
     with ray_session(plan, config):
@@ -44,7 +44,7 @@ def tune_by_ray(plan: Plan, spaces: Mapping[str, Tree], settings: Tree, folder: 
             Tuner(
                 trainable,
                 tune_config=TuneConfig(
-                    search_alg=ConcurrencyLimiter(search, max_concurrent=int(settings.get("parallel", 1))),
+                    search_alg=ConcurrencyLimiter(search, max_concurrent=settings.get("parallel", 1)),
                     scheduler=OperantScheduler(settings["assessor"], metric, mode) if "assessor" in settings else None,
                     num_samples=wanted,
                 ),

@@ -13,7 +13,7 @@ import numpy as np
 from operant._util.dotted import plain_flat
 from operant.errors import UsageError
 from operant.harness.objects import made
-from operant.harness.tree import Plan, flag, given
+from operant.harness.tree import Plan, environment_name, flag, given, whole
 from operant.tracking import SummaryWriter
 from operant.training.playback import load_policy, write_gif
 
@@ -52,11 +52,11 @@ def view(plan: Plan, root: str | Path | None = None) -> Viewed:
         raise UsageError(
             "cli.mode is view: whose policy? algo.checkpoint_path is a run of ours, or a checkpoint of RLlib's"
         )
-    count, seed = int(given(plan, "evaluation").get("evaluation_duration", 1)), given(plan, "debugging").get("seed", 0)
+    count, seed = whole(plan, "evaluation.evaluation_duration", 1, least=1), whole(plan, "debugging.seed", 0)
     folder = Path(given(plan, "runtime").get("local_dir", "."))
     play = _rllibs(plan, str(target)) if plan.library == "rllib" else _own(plan, str(target), root)
     frames: list[Frame] = []
-    played = tuple(_play(play, int(seed) + number, frames) for number in range(count))
+    played = tuple(_play(play, seed + number, frames) for number in range(count))
     write_gif(frames, folder / "view.gif")
     _write_table(played, folder / "view.csv")
     name = given(plan, "runtime").get("name") or "view"
@@ -109,7 +109,8 @@ def _rllibs(plan: Plan, target: str) -> Episode:
     act = greedy(find_checkpoint(target, trust=flag(plan, "algo", "trust")))
     environment, judged = given(plan, "environment"), given(plan, "evaluation").get("evaluation_config") or {}
     arguments = {**(environment.get("env_config") or {}), **(judged.get("env_config") or {})}
-    env = environment_maker(environment["env"])(render_mode="rgb_array", **made(arguments, "environment.env_config"))
+    make = environment_maker(environment_name(plan))
+    env = make(render_mode="rgb_array", **made(arguments, "environment.env_config"))
     if hasattr(env, "possible_agents"):
         return lambda seed: _agents(plan, env, act, seed)
 

@@ -148,9 +148,9 @@ def todays_result(name: str) -> str:
     return RESULTS.get(name, name)
 
 
-def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
-    """A tree in today's words, and a line for each that was another."""
-    said: list[str] = []
+def todays_words(tree: Tree) -> tuple[Tree, list[tuple[str, str]]]:
+    """A tree in today's words, and for each that was another its path and a line."""
+    said: list[tuple[str, str]] = []
     for old, new in OPTIONS.items():
         _, value = take(tree, old)
         if value is None:
@@ -160,7 +160,7 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
         if not meant:
             raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {today!r}")
         put(tree, new, value)
-        said.append(f"{old} is called {new} today")
+        said.append((old, f"{old} is called {new} today"))
     if not tree.get("run", True):
         del tree["run"]
     for old, harmless in GONE.items():
@@ -172,21 +172,23 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
     for name in list(conditions):
         today = todays_result(name)
         if today != name:
-            limit = conditions.pop(name)
+            limit, path = conditions.pop(name), f"stop_conditions.{name}"
             if today in conditions:  # said by its name of today, over a default
-                said.append(f"stop_conditions.{name} gives way to {today}, which is the same")
+                said.append((path, f"{path} gives way to {today}, which is the same"))
                 continue
             milliseconds = name.endswith("_ms") and isinstance(limit, (int, float))
             conditions[today] = limit / 1000 if milliseconds else limit
-            said.append(f"the result {name} is called {today} today{', in seconds' if milliseconds else ''}")
+            said.append((path, f"the result {name} is called {today} today{', in seconds' if milliseconds else ''}"))
     return tree, said
 
 
-def _exploration(tree: Tree) -> list[str]:
+def _exploration(tree: Tree) -> list[tuple[str, str]]:
     """RLlib's `exploration_config` went; of its kinds the one that DQN has is a schedule of DQN's."""
     _, config = take(tree, "exploration.exploration_config")
     if not config:
         return []
+    if not isinstance(config, Mapping):
+        raise UsageError(f"exploration.exploration_config is a group of settings, got {config!r:.80}")
     kind = str(config.get("type", ""))
     if kind.rpartition(".")[2] != "EpsilonGreedy":
         raise UsageError(
@@ -194,12 +196,18 @@ def _exploration(tree: Tree) -> list[str]:
             "other algorithms explore by themselves"
         )
     start, end = config.get("initial_epsilon", 1.0), config.get("final_epsilon", 0.05)
-    warmup = int(config.get("warmup_timesteps", 0))
-    schedule = [[0, start], [warmup + int(config.get("epsilon_timesteps", 10_000)), end]]
+    warmup, falling = config.get("warmup_timesteps", 0), config.get("epsilon_timesteps", 10_000)
+    if not all(isinstance(one, int) and one >= 0 for one in (warmup, falling)):
+        raise UsageError(
+            "exploration.exploration_config: warmup_timesteps and epsilon_timesteps are whole numbers from 0 up, got "
+            f"{warmup!r:.80} and {falling!r:.80}"
+        )
+    schedule = [[0, start], [warmup + falling, end]]
     if warmup:
         schedule.insert(1, [warmup, start])
     put(tree, "training.epsilon", schedule)
-    return [f"exploration.exploration_config is training.epsilon={schedule} today"]
+    path = "exploration.exploration_config"
+    return [(path, f"{path} is training.epsilon={schedule} today")]
 
 
 def lookup(tree: Mapping[str, Any], path: str) -> Any:

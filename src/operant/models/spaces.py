@@ -35,6 +35,16 @@ class ActionSpec:
     def discrete(self) -> bool:
         return self.kind == "discrete"
 
+    @property
+    def one_choice(self) -> bool:
+        """Whether an action is one of n."""
+        return self.discrete and self.shape == ()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether actions are continuous and lie between finite bounds."""
+        return self.low is not None and self.high is not None and bool(np.isfinite([self.low, self.high]).all())
+
     def to_env(self, action: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Actions [N, …] as the environment takes them: continuous ones inside the bounds and in the space's shape."""
         if self.low is None or self.high is None:

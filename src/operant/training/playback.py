@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from operant.algorithms import Policy
 from operant.data import tree_map
-from operant.data.batches import write_recorded
 from operant.envs import make_env
 from operant.envs.parallel import ParallelVectorEnv
 from operant.envs.vector import Step
@@ -194,9 +195,9 @@ def record_episodes(
     return frames
 
 
-def record_transitions(policy: LoadedPolicy, path: Path, episodes: int, seed: int = 0, explore: bool = False) -> int:
-    """Write whole episodes for `operant.data.batches.read_recorded`: observations and actions as the environment has
-    them. Their returns are `policy.returns` then.
+def play_transitions(policy: LoadedPolicy, episodes: int, seed: int = 0, explore: bool = False) -> list[dict[str, Any]]:
+    """Steps of whole episodes, to be recorded: observations and actions as the environment has them. Their returns are
+    `policy.returns` then.
 
     :param explore: act as in training, not greedily.
     """
@@ -223,7 +224,19 @@ def record_transitions(policy: LoadedPolicy, path: Path, episodes: int, seed: in
     finally:
         env.close()
     policy.returns = list(log.returns)
-    return write_recorded(path, steps)
+    return steps
+
+
+def environment_spec(config: TrainConfig) -> EnvSpec | None:
+    """What Gymnasium makes the environment of a training from again, None where that is not all of it."""
+    env = config.env
+    if not _is_gymnasiums(env.id) or env.wrappers:
+        return None
+    spec = copy.deepcopy(gymnasium.spec(env.id))
+    arguments = dict(env.arguments)
+    spec.max_episode_steps = arguments.pop("max_episode_steps", spec.max_episode_steps)
+    spec.kwargs |= arguments
+    return spec
 
 
 def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second: int = 30) -> None:
@@ -245,5 +258,5 @@ def write_gif(frames: list[np.ndarray[Any, Any]], path: Path, frames_per_second:
     )
 
 
-def _is_gymnasiums(target: Any) -> bool:
+def _is_gymnasiums(target: Any) -> TypeGuard[str]:
     return isinstance(target, str) and ":" not in target and target in gymnasium.registry

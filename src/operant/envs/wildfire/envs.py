@@ -30,15 +30,21 @@ def observation_space(world: World, *, agents: int) -> spaces.Box:
 def action_space(world: World, *, agents: int) -> spaces.Space[Any]:
     verbs = world.verbs
     if world.settings.action_space == "multi_discrete":
-        return spaces.MultiDiscrete([len(verbs.movements), len(verbs.interactions)] * agents)
+        return spaces.MultiDiscrete(list(verbs.counts) * agents)
     return spaces.Discrete(verbs.count) if agents == 1 else spaces.MultiDiscrete([verbs.count] * agents)
 
 
 def _numbers(world: World, actions: Array, agents: int) -> Array:
     """Actions of ``action_space`` for N environments as numbers [N, agents]."""
+    if actions.dtype.kind not in "iu":
+        raise UsageError(f"actions are whole numbers, got {actions.ravel().tolist()!s:.80}")
     if world.settings.action_space == "multi_discrete":
-        pairs = actions.reshape(len(actions), agents, 2)
-        return np.asarray(pairs[..., 0] + len(world.verbs.movements) * pairs[..., 1])
+        pairs, counts = actions.reshape(len(actions), agents, 2), world.verbs.counts
+        if (pairs < 0).any() or (pairs >= counts).any():
+            raise UsageError(
+                f"there are {counts[0]} movements and {counts[1]} interactions, from 0 on; these are {pairs.tolist()}"
+            )
+        return np.asarray(pairs[..., 0] + counts[0] * pairs[..., 1])
     return actions.reshape(len(actions), agents)
 
 

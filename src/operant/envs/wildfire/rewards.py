@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from operant.errors import UsageError, nearest
 from operant.importing import modules_from_here
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one agent step changed in N fires. Cells are counts; ``bench`` is the fire of the same scenario unfought."""
 
     cells: int  # of the map

@@ -263,10 +263,17 @@ class BenchmarkFire:
     def assets_lost(self, minute: float) -> float:
         return float(self._assets[self.burnt(minute)])
 
-    def tables(self, step_minutes: float, steps: int) -> tuple[Array, Array]:
-        """Cells burnt and assets lost after 0, 1, … ``steps`` steps."""
+    def table(self, step_minutes: float, steps: int) -> Array:
+        """[steps + 2, 4]: cells burnt in step 0, 1, … ``steps`` and those still to burn after it; the same of assets.
+
+        The last row is of every later step.
+        """
         burnt = np.searchsorted(self._times, np.arange(steps + 1) * step_minutes, side="right")
-        return burnt, self._assets[burnt]
+        table = np.zeros((steps + 2, 4))
+        for column, total in ((0, burnt), (2, self._assets[burnt])):
+            table[:-1, column] = np.diff(total, prepend=total[0])
+            table[:-1, column + 1] = total[-1] - total
+        return table
 
 
 @dataclass(frozen=True)

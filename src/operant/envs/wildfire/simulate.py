@@ -47,7 +47,7 @@ class Simulation:
             self.scenario.land,
             self.status(minute),
             intensity=rates.intensity[k],
-            wind=weather.mean_wind(k),
+            wind=(weather, k),
             minutes=minute,
             size=size,
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operant.envs.vector import Array
 from operant.errors import UsageError, nearest
 
 UNBURNED, BURNING, BURNED = 0, 1, 2  # and the codes of tools from 3 on, as SimFire counts
@@ -63,14 +62,9 @@ class Verbs:
             if not given:
                 raise UsageError(f"at least one {what} is needed, such as 'none'")
         self.movements, self.interactions = tuple(movements), tuple(interactions)
+        self.counts = len(movements), len(interactions)
         self.count = len(movements) * len(interactions)
         self.delta = np.array([MOVEMENTS[name] for name in movements])
-        self.tools = [TOOLS.get(name) for name in interactions]
-        self.uses_tool = np.array([tool is not None for tool in self.tools])
-        self.every = np.array([tool.every if tool else 0 for tool in self.tools])
-
-    def split(self, actions: Array) -> tuple[Array, Array]:
-        if (actions.astype(np.uint64) >= self.count).any():  # a negative one is a large one
-            raise UsageError(f"there are {self.count} actions, from 0 on; these are {actions.ravel().tolist()}")
-        interaction = actions // len(self.movements)
-        return actions - interaction * len(self.movements), interaction
+        tools = [TOOLS.get(name, Tool(UNBURNED, 1.0, every=0)) for name in interactions]
+        self.tools = np.array([(tool.code, tool.width, tool.every) for tool in tools])
+        self.keeps = np.array([tool.keeps for tool in tools])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -84,10 +86,11 @@ class World:
         )
         self._worth = np.zeros(count)
         self._rows = np.arange(count)
-        self._nothing = np.zeros(count)
-        self._waits = any(tool is not None and tool.every > 1 for tool in self.verbs.tools)
-        self._bench_burnt = np.zeros((count, self._steps + 1))
-        self._bench_lost = np.zeros((count, self._steps + 1))
+        self._nothing, self._everywhere = np.zeros(count), np.ones(count, np.bool_)
+        self._act = _acting(self.fires.jit)
+        self._lines = np.zeros((count * self.agents * int(self.verbs.tools[:, 1].max()) ** 2, 4), np.int64)
+        self._bench = np.zeros((count, self._steps + 2, 4))
+        self._bench_total = np.ones(count)
         self.burning, self.burnt, self.lost = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count)
         beyond = settings.window  # what lies off the map, as far as a window can show it
         padded = (count, self.shape[0] + 2 * beyond, self.shape[1] + 2 * beyond, len(settings.attributes))
@@ -129,6 +132,7 @@ class World:
             self.fires.begin(n, scenario.rates, scenario.ignitions)
             self.position[n] = self._start(n, scenario)
         self.turn[where], self.wait[where], self.laid[where], self.status[where] = 0, 0, 0, UNBURNED
+        self.burnt[where], self.lost[where] = 0, 0.0
         self._unprojected[where] = True
         goal = self.fires.clock.copy()
         goal[where] = 0.0
@@ -153,8 +157,9 @@ class World:
         self._worth[n] = scenario.land.assets.sum()
         bench = scenario.benchmark
         self.bench_arrival[n] = bench.arrival
-        self._bench_burnt[n], self._bench_lost[n] = bench.tables(self.settings.step_minutes, self._steps)
-        self._final[n] = self._bench_burnt[n, -1]
+        self._bench[n] = bench.table(self.settings.step_minutes, self._steps)
+        self._final[n] = bench.burnt(self._steps * self.settings.step_minutes)
+        self._bench_total[n] = max(self._final[n], 1)
         if self.settings.frame == "wind":
             self.frame[n] = _wind_frame(scenario)
             self.delta[n] = self.verbs.delta @ self.frame[n].T
@@ -179,45 +184,31 @@ class World:
 
         ``actions`` are numbers [N, agents].
         """
-        movement, interaction = self.verbs.split(actions)
-        laid = self._lay(interaction)
-        self.position += self.delta[self._rows[:, None], movement]
-        np.minimum(np.maximum(self.position, 0, out=self.position), self._last_cell, out=self.position)
+        laid = self._lay(actions)
         self.turn += 1
-        spread = self.turn % self.settings.agent_speed == 0
-        before = (self.burnt, self.lost)
-        if spread.any():
-            now = self.turn // self.settings.agent_speed * self.settings.step_minutes
-            self.fires.advance(until=np.maximum(now, self.fires.clock))
-            self._survey()
+        now, spread = self.turn, self._everywhere
+        if self.settings.agent_speed > 1:
+            now, part = np.divmod(self.turn, self.settings.agent_speed)
+            spread = part == 0
+        begun = lost = self._nothing
+        if self.settings.agent_speed == 1 or spread.any():
+            self.fires.advance(until=np.maximum(now * self.settings.step_minutes, self.fires.clock))
+            begun, lost = self._survey()
         ended = (self.fires.upcoming == np.inf) & (self.burning == 0)
-        return np.asarray(self._reward(self._outcome(spread, ended, laid, *before)), np.float64), ended
+        return np.asarray(self._reward(self._outcome(now, spread, ended, laid, begun, lost)), np.float64), ended
 
-    def _lay(self, interaction: Array) -> Array:
-        laid = np.zeros(self.count, np.int64)
-        ready: Any = True
-        if self._waits:
-            np.maximum(self.wait - 1, 0, out=self.wait)
-            ready = self.wait == 0
-        for number, tool in enumerate(self.verbs.tools):
-            if tool is None:
-                continue
-            n, agent = ((interaction == number) & ready).nonzero()
-            if not n.size:
-                continue
-            if self._waits:
-                self.wait[n, agent] = tool.every
-            row, column = self.position[n, agent, 0], self.position[n, agent, 1]
-            if tool.width > 1:
-                n, row, column = self._square(n, row, column, tool.width)
-            able = (self.status[n, row, column] == UNBURNED) & self._burnable[n, row, column]
-            n, row, column = n[able], row[able], column[able]
-            if n.size:
-                self.fires.slow(n, row, column, tool.keeps)
-                self.status[n, row, column] = tool.code
-                self.laid += np.bincount(n, minlength=self.count)
-                in_the_way = n[np.isfinite(self.bench_arrival[n, row, column])]
-                laid += np.bincount(in_the_way, minlength=self.count)
+    def _lay(self, actions: Array) -> Array:
+        """Agents lay lines, then move; returns how many cells of line are where the benchmark fire comes."""
+        moving = (self.delta, self.verbs.tools, self.position, self.wait)
+        count = self._act(actions, *moving, self.status, self._burnable, self._lines)
+        if count < 0:
+            raise UsageError(f"there are {self.verbs.count} actions, from 0 on; these are {actions.ravel().tolist()}")
+        if not count:
+            return self._nothing
+        n, row, column, tool = self._lines[:count].T
+        self.fires.slow(n, row, column, self.verbs.keeps[tool])
+        self.laid += np.bincount(n, minlength=self.count)
+        laid = np.bincount(n, self.bench_arrival[n, row, column] < np.inf, self.count)
         self._unprojected |= laid > 0
         return laid
 
@@ -232,29 +223,17 @@ class World:
             self._unprojected[:] = False
         return self._projection
 
-    def _square(self, n: Array, row: Array, column: Array, width: int) -> tuple[Array, Array, Array]:
-        """The cells on the map within squares of ``width`` around places."""
-        reach = np.arange(width) - width // 2
-        rows, columns = row[:, None, None] + reach[:, None], column[:, None, None] + reach
-        n, rows, columns = (each.ravel() for each in np.broadcast_arrays(n[:, None, None], rows, columns))
-        inside = (rows >= 0) & (rows < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])
-        return n[inside], rows[inside], columns[inside]
+    def _survey(self) -> tuple[Array, Array]:
+        """Cells that began to burn since the last survey, and the value of the assets in them."""
+        self.burning, begun, lost = self.fires.survey(self.status, self.assets)
+        self.burnt += begun
+        self.lost += lost
+        return begun, lost
 
-    def _survey(self) -> None:
-        self.burning, self.burnt, self.lost = self.fires.survey(self.status, self.assets)
-
-    def _outcome(self, spread: Array, ended: Array, laid: Array, burnt: Array, lost: Array) -> Outcome:
-        now = np.minimum(self.turn // self.settings.agent_speed, self._steps)
-        last = np.maximum(now - spread, 0)
-        bench, bench_now = self._bench_burnt, self._bench_burnt[self._rows, now]
-        losses = (self._nothing,) * 3  # where there is nothing to lose
-        if self._worth.any():
-            lost_now = self._bench_lost[self._rows, now]
-            losses = (
-                self.lost - lost,
-                lost_now - self._bench_lost[self._rows, last],
-                self._bench_lost[:, -1] - lost_now,
-            )
+    def _outcome(self, now: Array, spread: Array, ended: Array, laid: Array, begun: Array, lost: Array) -> Outcome:
+        bench = self._bench[self._rows, np.minimum(now, self._steps + 1)]
+        if self.settings.agent_speed > 1:
+            bench[~spread, ::2] = 0.0
         final = self._final
         if self._looks_ahead and self._unprojected.any():
             end = self._steps * self.settings.step_minutes
@@ -264,13 +243,13 @@ class World:
             spread=spread,
             ended=ended,
             burning=self.burning,
-            new_burnt=self.burnt - burnt,
-            bench_new_burnt=bench_now - bench[self._rows, last],
-            bench_rest=bench[:, -1] - bench_now,
-            bench_burnt=np.maximum(bench[:, -1], 1),
-            new_lost=losses[0],
-            bench_new_lost=losses[1],
-            bench_lost_rest=losses[2],
+            new_burnt=begun,
+            bench_new_burnt=bench[:, 0],
+            bench_rest=bench[:, 1],
+            bench_burnt=self._bench_total,
+            new_lost=lost,
+            bench_new_lost=bench[:, 2],
+            bench_lost_rest=bench[:, 3],
             assets=self._worth,
             laid=laid,
             spared=final - self._final if self._looks_ahead else self._nothing,
@@ -312,7 +291,7 @@ class World:
         n = np.arange(self.count)[:, None]
         row, column = self.position[..., 0], self.position[..., 1]
         able = (self.status[n, row, column] == UNBURNED) & self._burnable[n, row, column] & (self.wait <= 1)
-        hands = ~self.verbs.uses_tool | able[..., None]  # [N, agents, interactions]
+        hands = (self.verbs.tools[:, 0] == 0) | able[..., None]  # [N, agents, interactions]
         both = (hands[..., :, None] & moves[..., None, :]).reshape(self.count, self.agents, -1)
         both[~both.any(-1)] = True  # an agent without 'none' on a spoilt cell may do anything, in vain
         return np.asarray(both)
@@ -352,6 +331,12 @@ class World:
         self._final = state["_final"].copy()
         self._unprojected[:] = True
         self.fires.load_state(state["fires"], [scenario.rates for scenario in self.scenarios])
+
+
+def _acting(jit: bool) -> Callable[..., int]:
+    """What agents do in a step, compiled or not."""
+    made: Callable[..., int] = import_module(f"operant.envs.wildfire._acting_{'numba' if jit else 'numpy'}").act
+    return made
 
 
 def _check(settings: WildfireSettings) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from operant.algorithms import find_algorithm
 from operant.algorithms.agents import AgentsAdapter
-from operant.algorithms.contracts import Actor, ActOut, Array, DataSpec
+from operant.algorithms.base import Acting
+from operant.algorithms.contracts import Actor, Array, DataSpec
 from operant.data import tree_map
 from operant.data.batches import replace_rows
 from operant.envs.parallel import ParallelVectorEnv
@@ -43,7 +44,7 @@ class Member:
         return values[:, self.columns].reshape(-1, *values.shape[2:])
 
 
-class Team:
+class Team(Acting):
     """Acts for all agents. With algorithms as policies it is what `TeamSource` trains."""
 
     takes_scaled = True
@@ -104,24 +105,6 @@ class Team:
             return for_env, stored, {"policies": extras, **({"state": after} if after else {})}
 
         return act
-
-    def act(
-        self,
-        obs: Any,
-        state: Any = None,
-        *,
-        mask: Array | None = None,
-        explore: bool,
-        rng: np.random.Generator,
-        epsilon: float | None = None,
-    ) -> ActOut:
-        """Actions of all agents, by name."""
-        adapted = self.adapter.adapt(obs)
-        rows = len(adapted["present"])
-        if state is None and self._remembering:
-            state = self.initial_state(rows)
-        action, _, extras = self.actor(rng if explore else None, 1, rows, epsilon=epsilon)(adapted, mask, state)
-        return ActOut(action, extras.get("state"), extras["policies"])
 
     def initial_state(self, rows: int) -> Any:
         """What the policies remember at the beginning of episodes, [rows, agents, …] each."""

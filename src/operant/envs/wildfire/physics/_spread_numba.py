@@ -5,31 +5,16 @@ Sums are made in the same order as in ``_spread_numpy``, which gives the same bi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numpy as np
-from numba import njit
 
 from operant.envs.vector import Array
+from operant.envs.wildfire.physics._numba import compiled
 
 _OFFSET, _FOLLOWING, _PRECEDING, _CELLS, _CORNERS, _FIRST = range(6)  # columns of Stencil.whole
 _ROWS, _COLUMNS, _LENGTH, _RING, _START, _STEP_ROW, _STEP_COLUMN, _WEIGHTS = range(8)  # and of Stencil.real
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _compile(function: _Function) -> _Function:
-    compile_it: Any = njit  # a decorator whose types mypy knows only where numba is installed
-    made: _Function
-    try:
-        made = compile_it(cache=True, nogil=True)(function)
-    except RuntimeError:  # nowhere to write the cache to: a read-only installation without a home
-        made = compile_it(nogil=True)(function)
-    return made
-
-
-@_compile
+@compiled
 def _open(field: Array, cell: int, i: int, whole: Array) -> bool:
     for j in range(whole[i, _CORNERS]):
         at = _FIRST + whole[i, _CELLS] + 2 * j
@@ -38,7 +23,7 @@ def _open(field: Array, cell: int, i: int, whole: Array) -> bool:
     return True
 
 
-@_compile
+@compiled
 def _mean(field: Array, cell: int, i: int, whole: Array, real: Array) -> tuple[float, float, float]:
     slowness, row, column = 0.0, 0.0, 0.0
     for j in range(whole[i, _CELLS]):
@@ -49,7 +34,7 @@ def _mean(field: Array, cell: int, i: int, whole: Array, real: Array) -> tuple[f
     return slowness, row, column
 
 
-@_compile
+@compiled
 def _by_way(fields: Array, changes: Array, cell: int, i: int, begin: float, whole: Array, real: Array) -> float:
     """When fire that stands in neighbour ``i`` at ``begin`` reaches the cell straight on."""
     if not _open(fields[0], cell, i, whole):
@@ -67,7 +52,7 @@ def _by_way(fields: Array, changes: Array, cell: int, i: int, begin: float, whol
         begin = changes[k]
 
 
-@_compile
+@compiled
 def _steady_facet(
     slowness: float, row: float, column: float, i: int, first: float, second: float, real: Array
 ) -> float:
@@ -85,14 +70,14 @@ def _steady_facet(
     return float(max(first + at * (second - first) + cost, max(first, second)))
 
 
-@_compile
+@compiled
 def _facet_mean(field: Array, cell: int, i: int, j: int, whole: Array, real: Array) -> tuple[float, float, float]:
     slowness1, row1, column1 = _mean(field, cell, i, whole, real)
     slowness2, row2, column2 = _mean(field, cell, j, whole, real)
     return (slowness1 + slowness2) * 0.5, (row1 + row2) * 0.5, (column1 + column2) * 0.5
 
 
-@_compile
+@compiled
 def _by_facet(
     fields: Array, changes: Array, cell: int, i: int, first: float, second: float, whole: Array, real: Array
 ) -> float:
@@ -131,7 +116,7 @@ def _by_facet(
     return max(best, max(first, second))
 
 
-@_compile
+@compiled
 def _in_steady_weather(time: Array, field: Array, cell: int, i: int, now: float, whole: Array, real: Array) -> float:
     """The least of `_by_way` and of both `_by_facet` of neighbour ``i``, each mean made once."""
     if not _open(field, cell, i, whole):
@@ -156,7 +141,7 @@ def _in_steady_weather(time: Array, field: Array, cell: int, i: int, now: float,
     return float(best)
 
 
-@_compile
+@compiled
 def _sift_up(heap: Array, place: Array, time: Array, at: int) -> None:
     cell = heap[at]
     while at > 0:
@@ -170,7 +155,7 @@ def _sift_up(heap: Array, place: Array, time: Array, at: int) -> None:
     place[cell] = at
 
 
-@_compile
+@compiled
 def _pop(heap: Array, size: int, place: Array, time: Array) -> int:
     top, cell = heap[0], heap[size - 1]
     place[top] = -1
@@ -193,27 +178,27 @@ def _pop(heap: Array, size: int, place: Array, time: Array) -> int:
     return int(top)
 
 
-@_compile
+@compiled
 def _advance_one(
-    time: Array, fields: Array, changes: Array, box: Array, width: int, since: float, until: float, fastest: float,
-    heap: Array, place: Array, whole: Array, real: Array,
+    time: Array, fields: Array, changes: Array, until: float, least: Array, front: Array, flames: Array,
+    sizes: Array, heap: Array, place: Array, whole: Array, real: Array,
 ) -> float:  # fmt: skip
-    radius = int(real[-1, _RING])
-    size = 0
-    for row in range(box[0], box[1]):
-        for column in range(box[2], box[3]):
-            cell = row * width + column
-            if since < time[cell] <= until and time[cell] < np.inf:
-                heap[size] = cell
-                _sift_up(heap, place, time, size)
-                size += 1
+    size, later, burnt = 0, 0, sizes[1]
+    for j in range(sizes[0]):
+        cell = front[j]
+        if time[cell] <= until and time[cell] < np.inf:
+            heap[size] = cell
+            _sift_up(heap, place, time, size)
+            size += 1
+        elif time[cell] < np.inf:  # else a line keeps the fire from it
+            front[later] = cell
+            later += 1
     while size:
         source = _pop(heap, size, place, time)
         size -= 1
+        flames[burnt] = source
+        burnt += 1
         now = time[source]
-        row, column = source // width, source % width
-        box[0], box[1] = min(box[0], row - radius), max(box[1], row + radius + 1)
-        box[2], box[3] = min(box[2], column - radius), max(box[3], column + radius + 1)
         for i in range(whole.shape[0]):
             cell = source - whole[i, _OFFSET]
             before = time[cell]
@@ -221,7 +206,7 @@ def _advance_one(
                 continue
             following = time[cell + whole[whole[i, _FOLLOWING], _OFFSET]]
             preceding = time[cell + whole[whole[i, _PRECEDING], _OFFSET]]
-            if before <= min(now, min(following, preceding)) + real[i, _RING] * fastest:
+            if before <= min(now, min(following, preceding)) + least[i]:
                 continue  # nothing that comes by this neighbour can be sooner
             if changes.size == 1:
                 best = min(before, _in_steady_weather(time, fields[0], cell, i, now, whole, real))
@@ -234,32 +219,38 @@ def _advance_one(
                     best = min(best, _by_facet(fields, changes, cell, j, preceding, now, whole, real))
             if best < before:
                 time[cell] = best
+                if before == np.inf:
+                    front[later] = cell
+                    later += 1
                 if best <= until:
                     if place[cell] < 0:
                         heap[size] = cell
                         place[cell] = size
                         size += 1
                     _sift_up(heap, place, time, place[cell])
+    sizes[0], sizes[1] = 0, burnt
     upcoming = np.inf
-    for row in range(box[0], box[1]):
-        for column in range(box[2], box[3]):
-            then = time[row * width + column]
-            if until < then < upcoming:
-                upcoming = then
-    return upcoming
+    for j in range(later):
+        then = time[front[j]]
+        if then > until:  # those that have burned since they were found are left out
+            front[sizes[0]] = front[j]
+            sizes[0] += 1
+            upcoming = min(upcoming, then)
+    return float(upcoming)
 
 
-@_compile
+@compiled
 def advance(
-    time: Array, fields: Array, changes: Array, box: Array, width: int, since: Array, until: Array, upcoming: Array,
-    fastest: Array, heap: Array, place: Array, whole: Array, real: Array,
+    time: Array, fields: Array, changes: Array, since: Array, until: Array, upcoming: Array, least: Array,
+    front: Array, flames: Array, sizes: Array, heap: Array, place: Array, whole: Array, real: Array,
 ) -> None:  # fmt: skip
     """Let each fire n burn from ``since[n]`` to ``until[n]``; ``upcoming[n]`` is then when its next cell will burn.
 
     ``time`` [N, cells] holds when each cell burns: for good up to ``since``, after it as far as is known by then.
-    ``fields`` [N, K, cells, 3] is slowness and drift from the time ``changes[n, k]`` on; ``box`` [N, 4] holds rows and
-    columns outside of which nothing is known to burn; ``fastest`` [N] is less than any cell takes. ``heap`` and
-    ``place`` [cells] are for use here; ``place`` is -1.
+    ``fields`` [N, K, cells, 3] is slowness and drift from the time ``changes[n, k]`` on; ``least`` [N, D] is less than
+    fire takes from or beside a neighbour. The first ``sizes[n, 0]`` of ``front[n]`` are the cells that will burn after
+    ``since``; those that burn join the first ``sizes[n, 1]`` of ``flames[n]``. ``heap`` and ``place`` [cells] are for
+    use here; ``place`` is -1.
     """
     for n in range(time.shape[0]):
         if since[n] < until[n]:
@@ -267,12 +258,12 @@ def advance(
             while weathers < changes.shape[1] and changes[n, weathers] < np.inf:
                 weathers += 1
             upcoming[n] = _advance_one(
-                time[n], fields[n], changes[n, :weathers], box[n], width, since[n], until[n], fastest[n],
-                heap, place, whole, real,
+                time[n], fields[n], changes[n, :weathers], until[n], least[n], front[n], flames[n], sizes[n], heap,
+                place, whole, real,
             )  # fmt: skip
 
 
-@_compile
+@compiled
 def _reach_cell(time: Array, fields: Array, changes: Array, cell: int, now: float, whole: Array, real: Array) -> float:
     """When a cell that does not burn ``now`` will be reached from those that do."""
     best = np.inf
@@ -289,43 +280,87 @@ def _reach_cell(time: Array, fields: Array, changes: Array, cell: int, now: floa
     return best
 
 
-@_compile
+@compiled
+def _revise_one(
+    time: Array, fields: Array, changes: Array, width: int, clock: float, cell: int, whole: Array, real: Array
+) -> None:
+    radius = int(real[-1, _RING])
+    weathers = 1
+    while weathers < changes.size and changes[weathers] < np.inf:
+        weathers += 1
+    for row in range(-radius, radius + 1):
+        for column in range(-radius, radius + 1):
+            near = cell + row * width + column
+            if clock < time[near] < np.inf:
+                time[near] = _reach_cell(time, fields, changes[:weathers], near, clock, whole, real)
+
+
+@compiled
 def revise(
     time: Array, fields: Array, changes: Array, width: int, clock: Array, fires: Array, cells: Array,
     whole: Array, real: Array,
 ) -> None:  # fmt: skip
     """After the fields of ``cells`` of ``fires`` have changed: find anew when those around them will burn."""
-    radius = int(real[-1, _RING])
     for j in range(fires.size):
         n = fires[j]
-        weathers = 1
-        while weathers < changes.shape[1] and changes[n, weathers] < np.inf:
-            weathers += 1
-        for row in range(-radius, radius + 1):
-            for column in range(-radius, radius + 1):
-                cell = cells[j] + row * width + column
-                if clock[n] < time[n, cell] < np.inf:
-                    time[n, cell] = _reach_cell(time[n], fields[n], changes[n, :weathers], cell, clock[n], whole, real)
+        _revise_one(time[n], fields[n], changes[n], width, clock[n], cells[j], whole, real)
 
 
-@_compile
+@compiled
+def slow(
+    time: Array, fields: Array, changes: Array, width: int, margin: int, clock: Array, factor: Array, narrow: Array,
+    fires: Array, rows: Array, columns: Array, keeps: Array, unburnt: Array,
+    whole: Array, real: Array, narrow_whole: Array, narrow_real: Array,
+) -> int:  # fmt: skip
+    """Lay lines and `revise`; returns how many cells are left: those with a slower line than they already have.
+
+    ``unburnt`` tells which did not burn yet.
+    """
+    left = 0
+    for j in range(fires.size):
+        n, row, column = fires[j], rows[j], columns[j]
+        cell = (row + margin) * width + column + margin
+        unburnt[j] = time[n, cell] > clock[n]
+        if not unburnt[j] or keeps[j] >= factor[n, row, column]:
+            continue
+        if keeps[j] == 0.0:
+            fields[n, :, cell, 0], fields[n, :, cell, 1:] = np.inf, 0.0
+        elif factor[n, row, column] == 1.0:
+            fields[n, :, cell] *= 1.0 / keeps[j]
+        else:
+            left += 1
+            continue
+        factor[n, row, column] = keeps[j]
+        if narrow[n]:
+            _revise_one(time[n], fields[n], changes[n], width, clock[n], cell, narrow_whole, narrow_real)
+        else:
+            _revise_one(time[n], fields[n], changes[n], width, clock[n], cell, whole, real)
+    return left
+
+
+@compiled
 def survey(
-    time: Array, duration: Array, assets: Array, clock: Array, box: Array, width: int, margin: int,
+    time: Array, duration: Array, assets: Array, clock: Array, flames: Array, sizes: Array, width: int, margin: int,
     status: Array, counts: Array, lost: Array,
 ) -> None:  # fmt: skip
-    """Write 1 where each fire burns and 2 where it burned into ``status`` [N, H, W]; count both, and what is lost."""
+    """Write 1 where each fire burns and 2 where it burned into ``status`` [N, H, W].
+
+    ``counts`` [N, 2] are the cells that burn and those that began to since the last survey, ``lost`` what stood there.
+    ``flames`` are those that burnt then or began to since, and afterwards those that burn.
+    """
     for n in range(time.shape[0]):
-        burning, burnt, value = 0, 0, 0.0
-        for row in range(max(box[n, 0], margin), min(box[n, 1], margin + status.shape[1])):
-            for column in range(max(box[n, 2], margin), min(box[n, 3], margin + status.shape[2])):
-                then = time[n, row * width + column]
-                if then <= clock[n]:
-                    r, c = row - margin, column - margin
-                    burnt += 1
-                    value += assets[n, r, c]
-                    if then + duration[n, r, c] > clock[n]:
-                        burning += 1
-                        status[n, r, c] = 1
-                    else:
-                        status[n, r, c] = 2
-        counts[n, 0], counts[n, 1], lost[n] = burning, burnt, value
+        burning, begun, value = 0, 0, 0.0
+        for j in range(sizes[n, 1]):
+            cell = flames[n, j]
+            r, c = cell // width - margin, cell % width - margin
+            if status[n, r, c] != 1 and status[n, r, c] != 2:
+                begun += 1
+                value += assets[n, r, c]
+            if time[n, cell] + duration[n, r, c] > clock[n]:
+                status[n, r, c] = 1
+                flames[n, burning] = cell
+                burning += 1
+            else:
+                status[n, r, c] = 2
+        sizes[n, 1] = burning
+        counts[n, 0], counts[n, 1], lost[n] = burning, begun, value

@@ -16,7 +16,7 @@ def advance(
     time: Array, fields: Array, changes: Array, box: Array, width: int, since: Array, until: Array, upcoming: Array,
     stencil: Stencil,
 ) -> None:  # fmt: skip
-    """As `_spread_numba.advance`."""
+    """As `_spread_numba.advance`; ``box`` [N, 4] holds rows and columns outside of which nothing is known to burn."""
     going = since < until
     top, bottom, first, last = _common(box, going)
     maps = time.reshape(len(time), -1, width)
@@ -63,17 +63,18 @@ def revise(
 
 
 def survey(
-    time: Array, duration: Array, assets: Array, clock: Array, box: Array, width: int, margin: int,
+    time: Array, duration: Array, assets: Array, clock: Array, width: int, margin: int,
     status: Array, counts: Array, lost: Array,
 ) -> None:  # fmt: skip
-    """As `_spread_numba.survey`."""
+    """As `_spread_numba.survey`, of all cells."""
     then = time.reshape(len(time), -1, width)[:, margin:-margin, margin:-margin]
     burnt = then <= clock[:, None, None]
     burning = burnt & (then + duration > clock[:, None, None])
+    begun = burnt & (status != 1) & (status != 2)
     status[burnt] = 2
     status[burning] = 1
-    counts[:, 0], counts[:, 1] = burning.sum((1, 2)), burnt.sum((1, 2))
-    lost[:] = (assets * burnt).sum((1, 2))
+    counts[:, 0], counts[:, 1] = burning.sum((1, 2)), begun.sum((1, 2))
+    lost[:] = (assets * begun).sum((1, 2))
 
 
 def _common(box: Array, going: Array) -> tuple[int, int, int, int]:

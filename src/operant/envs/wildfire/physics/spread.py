@@ -14,7 +14,7 @@ import numpy as np
 
 from operant.envs.vector import Array
 from operant.envs.wildfire.physics import _spread_numpy
-from operant.envs.wildfire.physics._stencil import make_stencil
+from operant.envs.wildfire.physics._stencil import Stencil, make_stencil
 from operant.errors import UsageError
 
 # Chosen by measurement (docs/wildfire.md): 8 + 24 neighbours and the straight front between those that stand side by
@@ -62,6 +62,32 @@ class SpreadRates:
         crossing = self.cell_size / np.maximum(self.rate[0], SLOWEST)
         return np.where(self.rate[0] >= SLOWEST, self.residence + crossing, self.residence)
 
+    @cached_property
+    def _least(self) -> dict[int, Array]:
+        return {}
+
+    def least_minutes(self, stencil: Stencil) -> Array:
+        """[D]: less than fire takes to any cell from its neighbour i, or from the front on either side of that.
+
+        Between two neighbours no way is shorter than the shorter of theirs, nor the drift along it more than the larger
+        of theirs. That is linear in slowness and drift, so a mean along a way is no less than that of its best cell.
+        """
+        count = stencil.offset.size
+        if count not in self._least:
+            shorter = np.minimum(stencil.length, stencil.length[stencil.following])
+            ways = [
+                np.stack([shorter, -stencil.rows[end], -stencil.columns[end]])
+                for end in (range(count), stencil.following)
+            ]
+            takes, burning = np.full(2 * count, np.inf), self.slowness[self.rate >= SLOWEST]
+            for first in range(0, len(burning), 1 << 14):
+                takes = np.minimum(takes, (burning[first : first + (1 << 14)] @ np.concatenate(ways, 1)).min(0))
+            facet = takes.reshape(2, count).min(0)
+            fastest = self.cell_size / max(float(self.rate.max()), SLOWEST)  # a cell, whichever way
+            best = np.maximum(np.minimum(facet, facet[stencil.preceding]), stencil.ring * fastest)
+            self._least[count] = (1.0 - 1e-9) * best
+        return self._least[count]
+
 
 class Fires:
     """Arrival times of N fires, computed as far as the clock of each has gone.
@@ -90,14 +116,16 @@ class Fires:
         self._time = np.full((count, cells), np.inf)
         self._fields = np.full((count, 1, cells, 3), np.inf)
         self._changes = np.zeros((count, 1))
-        self._box = np.zeros((count, 4), np.int64)
+        self._box = np.zeros((count, 4), np.int64)  # for numpy
+        self._front, self._flames = np.empty((count, cells), np.int32), np.empty((count, cells), np.int32)  # for numba
+        self._sizes = np.zeros((count, 2), np.int64)  # of the two
         self._factor = np.ones((count, *shape))
         self._ignitions: list[dict[int, float]] = [{} for _ in range(count)]
         self._rates: list[SpreadRates | None] = [None] * count
         self._upcoming = np.full(count, np.inf)
         self._narrow = np.zeros(count, np.int64)  # which of the stencils
         self._kinds: list[int] = [0]  # those that are in use
-        self._fastest = np.zeros(count)  # minutes that fire takes for a cell where it is quickest, or a bit less
+        self._least = np.zeros((count, max(stencil.offset.size for stencil in self._stencils)))
         self._throwing: list[int] = []  # fires with embers
         self.duration = np.zeros((count, *shape))
         self.clock = np.zeros(count)
@@ -110,6 +138,11 @@ class Fires:
 
     def _flat(self, row: Any, column: Any) -> Array:
         return np.asarray((np.asarray(row) + self._margin) * self._width + np.asarray(column) + self._margin)
+
+    @property
+    def jit(self) -> bool:
+        """Whether it is compiled."""
+        return self._compiled is not None
 
     @property
     def time(self) -> Array:
@@ -150,12 +183,8 @@ class Fires:
         self._ignitions[n] = {}
         self._upcoming[n] = np.inf
         self.clock[n] = min(np.nextafter(at, -np.inf), at - _TINY)
-        self._box[n] = (*self._middle(), *self._middle(1))
+        self._box[n] = self._sizes[n] = 0
         self.ignite(n, ignitions, at)
-
-    def _middle(self, axis: int = 0) -> tuple[int, int]:
-        middle = self._margin + self.shape[axis] // 2
-        return middle, middle
 
     def _load_rates(self, n: int, rates: SpreadRates) -> None:
         if rates.rate.shape[1:] != self.shape:
@@ -177,11 +206,12 @@ class Fires:
         self.duration[n] = rates.duration
         self._narrow[n] = bool((rates.eccentricity > NARROW).any())
         self._kinds = np.unique(self._narrow).tolist()
-        self._fastest[n] = (1.0 - 1e-9) * rates.cell_size / max(float(rates.rate.max()), SLOWEST)
+        least = rates.least_minutes(self._stencils[self._narrow[n]])
+        self._least[n, : least.size] = least
         self._throwing = [n for n, rates in enumerate(self._rates) if rates is not None and rates.embers is not None]
 
     def ignite(self, n: int, cells: Sequence[tuple[int, int]], at: float | None = None) -> None:
-        """Set cells of fire n on fire, now or ``at`` a time to come; cells that cannot burn do not."""
+        """Set cells of fire n on fire, now or ``at`` a time to come; cells that cannot burn or have burned do not."""
         when = self.clock[n] if at is None else at
         if when <= self.clock[n]:
             when = max(np.nextafter(self.clock[n], np.inf), self.clock[n] + _TINY)
@@ -189,9 +219,12 @@ class Fires:
             if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
                 raise UsageError(f"ignition at row {row}, column {column} is off the map of {self.shape}")
             flat = int(self._flat(row, column))
-            if self._fields[n, 0, flat, 0] == np.inf:
+            if self._fields[n, 0, flat, 0] == np.inf or self._time[n, flat] <= self.clock[n]:
                 continue
             self._ignitions[n][flat] = min(self._ignitions[n].get(flat, np.inf), when)
+            if flat not in self._front[n, : self._sizes[n, 0]]:
+                self._front[n, self._sizes[n, 0]] = flat
+                self._sizes[n, 0] += 1
             self._time[n, flat] = min(self._time[n, flat], when)
             box, r, c = self._box[n], row + self._margin, column + self._margin
             if box[0] == box[1]:
@@ -199,40 +232,43 @@ class Fires:
             box[:] = (min(box[0], r), max(box[1], r + 1), min(box[2], c), max(box[3], c + 1))
             self._upcoming[n] = min(self._upcoming[n], when)
 
-    def slow(self, n: Any, rows: Any, columns: Any, factor: float) -> Array:
+    def slow(self, n: Any, rows: Any, columns: Any, factor: Any) -> Array:
         """Lay lines: in these cells fire n keeps ``factor`` of its rate, none at 0. Returns which were still unburnt.
 
-        ``n`` is one fire, or one for each cell. A line counts from now on, in the whole cell; it never makes a cell
-        faster than it already is.
+        ``n`` and ``factor`` are one for all, or one for each cell. A line counts from now on, in the whole cell; it
+        never makes a cell faster than it already is.
         """
         rows, columns = np.atleast_1d(rows), np.atleast_1d(columns)
-        n = np.broadcast_to(n, rows.shape)
-        unburnt = self._time[n, self._flat(rows, columns)] > self.clock[n]
-        slower = unburnt & (factor < self._factor[n, rows, columns])
-        if slower.any():
-            n, rows, columns = n[slower], rows[slower], columns[slower]
-            self._set_factor(n, rows, columns, factor)
-            flat = self._flat(rows, columns)
-            arguments = (self._time, self._fields, self._changes, self._width, self.clock)
+        n, factor = np.full(rows.shape, n), np.full(rows.shape, factor, np.float64)
+        fires = (self._time, self._fields, self._changes, self._width)
+        if self._compiled is not None:
+            unburnt = np.empty(rows.shape, np.bool_)
+            which = (self._margin, self.clock, self._factor, self._narrow, n, rows, columns, factor, unburnt)
+            left = self._compiled.slow(*fires, *which, *self._packed[0], *self._packed[1])
+        else:
+            unburnt = self._time[n, self._flat(rows, columns)] > self.clock[n]
+            left = rows.size
+        slower = unburnt & (factor < self._factor[n, rows, columns]) if left else unburnt
+        if left and slower.any():
+            self._set_factor(n[slower], rows[slower], columns[slower], factor[slower])
+            cells = self._flat(rows, columns)
             for kind in self._kinds:
-                here = self._narrow[n] == kind
+                here = slower & (self._narrow[n] == kind)
                 if self._compiled is None:
-                    _spread_numpy.revise(*arguments, n[here], flat[here], self._stencils[kind])
+                    _spread_numpy.revise(*fires, self.clock, n[here], cells[here], self._stencils[kind])
                 else:
-                    self._compiled.revise(*arguments, n[here], flat[here], *self._packed[kind])
-            self._keep_ignitions(n)
+                    self._compiled.revise(*fires, self.clock, n[here], cells[here], *self._packed[kind])
+        self._keep_ignitions(n)
         return np.asarray(unburnt)
 
-    def _set_factor(self, n: Array, rows: Array, columns: Array, factor: float) -> None:
+    def _set_factor(self, n: Array, rows: Array, columns: Array, factor: Array) -> None:
         self._factor[n, rows, columns] = factor
         flat = self._flat(rows, columns)
-        if not factor:
-            self._fields[n, :, flat] = (np.inf, 0.0, 0.0)
-            return
         for fire in np.unique(n):
             rates, here = self._rates[fire], n == fire
             assert rates is not None
-            slower = rates.slowness[:, rows[here], columns[here]].swapaxes(0, 1) * (1.0 / factor)
+            still, part = rates.slowness[:, rows[here], columns[here]].swapaxes(0, 1), factor[here, None, None]
+            slower = np.where(part > 0, still * (1.0 / np.where(part > 0, part, 1.0)), (np.inf, 0.0, 0.0))
             self._fields[fire, : len(rates.changes), flat[here]] = slower
 
     def _keep_ignitions(self, fires: Array) -> None:
@@ -245,13 +281,16 @@ class Fires:
     def survey(self, status: Array, assets: Array) -> tuple[Array, Array, Array]:
         """Write 1 into ``status`` [N, H, W] where it burns and 2 where it has; other cells keep what is there.
 
-        Returns, for each fire, how many cells burn, how many have begun to, and the sum of ``assets`` [N, H, W] there.
+        Returns, for each fire, how many cells burn, how many have begun to since the last survey, and the sum of
+        ``assets`` [N, H, W] there.
         """
         counts, lost = np.empty((self.count, 2), np.int64), np.empty(self.count)
-        module: Any = self._compiled or _spread_numpy
-        module.survey(
-            self._time, self.duration, assets, self.clock, self._box, self._width, self._margin, status, counts, lost
-        )
+        fires: Any = (self._time, self.duration, assets, self.clock)
+        seen: Any = (self._width, self._margin, status, counts, lost)
+        if self._compiled is None:
+            _spread_numpy.survey(*fires, *seen)
+        else:
+            self._compiled.survey(*fires, self._flames, self._sizes, *seen)
         return counts[:, 0], counts[:, 1], lost
 
     def advance(self, minutes: Any = 1.0, *, until: Any = None) -> None:
@@ -270,14 +309,15 @@ class Fires:
         self._burn(goal)
 
     def _burn(self, until: Array) -> None:
-        arguments = (self._time, self._fields, self._changes, self._box, self._width, self.clock)
+        fires = (self._time, self._fields, self._changes)
         for kind in self._kinds:
             goal = until if len(self._kinds) == 1 else np.where(self._narrow == kind, until, self.clock)
+            times = (self.clock, goal, self._upcoming)
             if self._compiled is None:
-                _spread_numpy.advance(*arguments, goal, self._upcoming, self._stencils[kind])
+                _spread_numpy.advance(*fires, self._box, self._width, *times, self._stencils[kind])
             else:
-                rest = (self._upcoming, self._fastest, *self._scratch, *self._packed[kind])
-                self._compiled.advance(*arguments, goal, *rest)
+                known = (self._front, self._flames, self._sizes)
+                self._compiled.advance(*fires, *times, self._least, *known, *self._scratch, *self._packed[kind])
         self.clock = until
 
     def _throw_embers(self, n: int, since: float) -> None:
@@ -295,8 +335,11 @@ class Fires:
         if self._changes.shape != other._changes.shape:
             self._fields, self._changes = other._fields.copy(), other._changes.copy()
         self._rates, self._kinds, self._throwing = other._rates, other._kinds, other._throwing
-        for name in ("_time", "_fields", "_changes", "_box", "_upcoming", "_narrow", "_fastest", "clock"):
+        for name in ("_time", "_fields", "_changes", "_box", "_sizes", "_upcoming", "_narrow", "_least", "clock"):
             getattr(self, name)[which] = getattr(other, name)[which]
+        longest = self._sizes[:, 0].max()
+        self._front[which, :longest] = other._front[which, :longest]
+        self._sizes[:, 1] = 0  # nobody asks where it burns
         self.advance(until=np.where(which, np.maximum(until, self.clock), self.clock))
 
     def save_state(self) -> dict[str, Any]:
@@ -304,7 +347,6 @@ class Fires:
         return {
             "time": self._time.copy(),
             "clock": self.clock.copy(),
-            "box": self._box.copy(),
             "factor": self._factor.copy(),
             "upcoming": self._upcoming.copy(),
             "ignitions": np.array(
@@ -318,16 +360,25 @@ class Fires:
             raise UsageError(f"the saved fires are {state['factor'].shape}, these {self._factor.shape}")
         for n, its_rates in enumerate(rates):
             self._load_rates(n, its_rates)
-            for factor in np.unique(state["factor"][n]):
-                if factor < 1:
-                    rows, columns = (state["factor"][n] == factor).nonzero()
-                    self._set_factor(np.full(rows.shape, n), rows, columns, factor)
-        self._time[...], self._box[...] = state["time"], state["box"]
-        self._factor[...], self._upcoming[...] = state["factor"], state["upcoming"]
+            rows, columns = (state["factor"][n] < 1).nonzero()
+            self._set_factor(np.full(rows.shape, n), rows, columns, state["factor"][n, rows, columns])
+        self._time[...], self._factor[...], self._upcoming[...] = state["time"], state["factor"], state["upcoming"]
         self.clock = state["clock"].copy()
+        for n in range(self.count):
+            self._find_cells(n)
         self._ignitions = [{} for _ in range(self.count)]
         for n, cell, when in state["ignitions"].tolist():
             self._ignitions[int(n)][int(cell)] = when
+
+    def _find_cells(self, n: int) -> None:
+        """What follows from the times: where anything is known to burn, which cells will, and which have begun to."""
+        (known,) = (self._time[n] < np.inf).nonzero()
+        rows, columns = np.divmod(known, self._width)
+        self._box[n] = (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1) if known.size else 0
+        later = self._time[n, known] > self.clock[n]
+        for kind, (cells, chosen) in enumerate(((self._front, later), (self._flames, ~later))):
+            self._sizes[n, kind] = chosen.sum()
+            cells[n, : self._sizes[n, kind]] = known[chosen]
 
 
 @cache
