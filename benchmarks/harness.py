@@ -30,7 +30,7 @@ def work(name: str, library: str) -> None:
     from omegaconf import OmegaConf
 
     from operant.harness.application import run_tree
-    from operant.harness.command import CONF
+    from operant.harness.tree import CONF
 
     overrides = [f"algo.library={library}", f"stop_conditions.timesteps_total={STEPS[name, library]}"]
     overrides += ["stop_conditions.episode_reward_mean=1e9", "evaluation.evaluation_interval=null"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.machine import patience
 
-from operant.harness.command import CONF
+from operant.harness.tree import CONF
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
 

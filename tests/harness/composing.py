@@ -8,7 +8,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from operant.harness.command import CONF
+from operant.harness.tree import CONF
 
 
 def composed(name: str = "dqn", *overrides: str, folder: Path = CONF) -> dict[str, Any]:

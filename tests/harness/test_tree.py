@@ -16,9 +16,9 @@ from tests.machine import patience
 
 from operant.errors import UsageError
 from operant.harness.application import run_tree
-from operant.harness.command import CONF, _addable, main
+from operant.harness.command import _addable, main
 from operant.harness.own import own_config
-from operant.harness.tree import make_plan
+from operant.harness.tree import CONF, Origins, make_plan
 from operant.harness.words import DEFAULTS as DEFAULTS_OF_WORDS
 from operant.harness.words import GONE_RESULTS, RESULTS, lookup, todays_result
 from operant.tracking import Run
@@ -109,6 +109,47 @@ def test_settings_are_no_results_and_times_are_seconds() -> None:
         make_plan(composed("dqn", "++stop_conditions={config/lr: 1}"))
     plan = make_plan(composed("dqn", "++stop_conditions={timers/training_iteration_time_ms: 500}"))
     assert plan.stop_conditions["timers/training_iteration"] == 0.5
+
+
+def test_only_what_the_user_wrote_in_older_words_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("stop_conditions: {episode_reward_mean: 5}\n")
+    files = (("", CONF / "config.yaml"), ("", file))
+    [line] = make_plan(composed("config"), Origins(files)).said
+    assert line.startswith("the result episode_reward_mean is called")
+    asked = Origins((("", CONF / "config.yaml"),), ("++stop_conditions.timesteps_total=3",))
+    assert ["timesteps_total" in line for line in make_plan(composed("config"), asked).said] == [True]
+    assert not make_plan(composed("config"), Origins(files[:1])).said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["training=null", "cli.mode=train"], "training=null chooses no file of the group; it is one of default, dqn"),
+        (["init", "a", "b"], "unrecognized arguments: b"),
+        (["init", "--to", "a"], "unrecognized arguments: --to"),
+        (["migrate", "nothing.yaml"], "there is no file nothing.yaml"),
+        (["--help", "trainin"], "did you mean 'training'"),
+    ],
+)
+def test_mistakes_in_commands_are_one_sentence(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert main(words) == 1
+    except SystemExit as ended:
+        assert ended.code == 2
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["tensorboard.logdir", "aim.repo"])
+def test_a_place_that_cannot_be_written_to_is_told(place: str, tmp_path: Path) -> None:
+    if place == "aim.repo":
+        pytest.importorskip("aim", reason="aim is not installed")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=f"{place} cannot be written to: "):
+        run_tree(composed("dqn", f"{place}={tmp_path}/file/below"), root=tmp_path)
 
 
 def test_an_override_that_the_tree_lacks_is_checked_by_who_would_take_it() -> None:

@@ -166,8 +166,8 @@ def test_bandwidths_are_the_distance_to_the_neighbours():
     space = build_space([{"type": "Real", "name": "x", "data": [0.0, 1.0]}])
     kernels = Kernels(space.layout)
     points = np.array([[0.1], [0.3], [0.35], [0.8], [0.8]])
-    widths = kernels.bandwidths(points, kernels.neighbours(points))[:, 0]
     least = 1 / 7
+    widths = kernels.bandwidths(points, kernels.neighbours(points), least)[:, 0]
     assert widths == pytest.approx([0.2, 0.2, 0.45, 0.45, least], abs=1e-9) or widths == pytest.approx(
         [0.2, 0.2, 0.45, least, least], abs=1e-9
     )

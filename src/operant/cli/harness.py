@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operant.harness.command import CONF, main
+from operant.harness.command import main
+from operant.harness.tree import CONF
 
 if TYPE_CHECKING:
     from operant.cluster.spec import ClusterSpec

@@ -13,6 +13,8 @@ eval "$(operant harness -sc install=bash)"                      completion of gr
 
 from __future__ import annotations
 
+import argparse
+import re
 import shutil
 import sys
 import time
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import MissingExtraError, OperantError, UsageError, nearest
+from operant.harness.tree import CONF
 from operant.harness.words import OPTIONS
 from operant.status import Status
 
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
     from operant.training.evaluating import Evaluation
 
-CONF = Path(__file__).parent / "conf"
 _MAIN = '''"""Trains as the config says: `python main.py --config-name dqn cli.mode=train`."""
 
 import hydra
@@ -67,7 +69,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if words is None else words)
     try:
         if given[:1] == ["init"]:
-            return _init(Path(given[1] if len(given) > 1 else "."))
+            return _init(given[1:])
         if given[:1] == ["--help"] and len(given) == 2:
             return _help(given[1])
         if {"-sc", "--shell-completion"} & set(given) and "install=bash" in given:
@@ -79,22 +81,22 @@ def main(words: Sequence[str] | None = None) -> int:
             from operant.harness.migrating import migrate
 
             return migrate(given[1:])
+        sys.argv = ["operant harness", *_for_hydra(given)]
     except OperantError as error:
         sys.stderr.write(f"operant: {error}\n")
         return 1
     import hydra
 
-    sys.argv = ["operant harness", *_for_hydra(given)]
     hydra.main(version_base=None, config_path=str(CONF), config_name="config")(_run)()
     return 0
 
 
 def _for_hydra(given: list[str]) -> list[str]:
     """The words of a call as Hydra takes them; in `tune`, what would be a sweep is a space."""
-    words = ["algo.trust=true" if word == "--trust" else word for word in given]
+    words = ["algo.trust=true" if word == "--trust" else _checked_choice(word) for word in given]
     flags, overrides = _split([_addable(_todays_override(word)) for word in words])
     if "++cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
-        overrides = [_as_space(word) for word in overrides]
+        overrides = [_as_tunable(_as_space(word)) for word in overrides]
     return [*flags, *overrides]
 
 
@@ -106,6 +108,15 @@ def _addable(word: str) -> str:
         return word
     # Names of results have slashes, which Hydra takes for groups.
     return f"++{group}={{{name}: {value}}}" if "/" in name else f"++{word}"
+
+
+def _checked_choice(word: str) -> str:
+    """An override that chooses a file of a group, which Hydra takes names for alone."""
+    group, equals, value = word.partition("=")
+    if group and equals and (CONF / group).is_dir() and (value in ("", "null") or value.isdigit()):
+        known = sorted(one.stem for one in (CONF / group).glob("*.yaml"))
+        raise UsageError(f"{word} chooses no file of the group; it is one of {', '.join(known)}")
+    return word
 
 
 def _help(group: str) -> int:
@@ -190,6 +201,8 @@ def _as_space(word: str) -> str:
         return word  # Hydra will say what is wrong with it
     if not override.is_sweep_override():
         return word
+    if (CONF / override.key_or_group).is_dir():
+        raise UsageError(f"{word}: a search is over values (training.lr); --multirun goes through files of a group")
     swept = override.value()
     log = ", log: true" if "log" in getattr(swept, "tags", ()) else ""
     if isinstance(swept, IntervalSweep):
@@ -203,14 +216,23 @@ def _as_space(word: str) -> str:
     return f"++{override.key_or_group}={space}"
 
 
-def _init(folder: Path) -> int:
+def _as_tunable(word: str) -> str:
+    """A space beside the value that it is for: in its place it could not be merged with a list."""
+    return re.sub(r"^\+\+(\w+\.\w+=\{\s*type:.*\bdata:)", r"++tunables.\1", word)
+
+
+def _init(words: Sequence[str]) -> int:
     """Write the tree and a program around it into a folder."""
+    parser = argparse.ArgumentParser("operant harness init", description=_init.__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="where to (default: here)")
+    folder = parser.parse_args(words).folder
     taken = [one for one in (folder / "conf", folder / "main.py") if one.exists()]
     if taken:
         raise UsageError(f"{taken[0]} exists already; move it away first")
     shutil.copytree(CONF, folder / "conf", ignore=shutil.ignore_patterns("__*"))
     (folder / "main.py").write_text(_MAIN, encoding="utf-8")
     sys.stdout.write(
-        f"wrote {folder / 'conf'} and {folder / 'main.py'}\n  python main.py --config-name dqn cli.mode=train\n"
+        f"wrote {folder / 'conf'} and {folder / 'main.py'}\n"
+        f"  python {folder / 'main.py'} --config-name dqn cli.mode=train\n"
     )
     return 0

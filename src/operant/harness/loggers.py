@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.dotted import plain_flat
+from operant.errors import UsageError
 from operant.harness.tree import Plan, given
 from operant.tracking.exchange.tfevents_write import EventFileWriter
 from operant.tracking.exchange.tools import load_tool
@@ -83,8 +84,13 @@ def loggers_of(plan: Plan, name: str, run_id: str) -> list[Any]:
     """Who else is told what this training records."""
     settings, found = plain_flat(plan.tree), list[Any]()
     aim, logdir = given(plan, "aim"), given(plan, "tensorboard").get("logdir")
-    if aim.get("repo"):
-        found.append(AimLogger(aim, settings, name, run_id))
-    if logdir:
-        found.append(TensorBoardLogger(str(logdir), run_id, settings))
+    place = "aim.repo"
+    try:
+        if aim.get("repo"):
+            found.append(AimLogger(aim, settings, name, run_id))
+        place = "tensorboard.logdir"
+        if logdir:
+            found.append(TensorBoardLogger(str(logdir), run_id, settings))
+    except OSError as error:
+        raise UsageError(f"{place} cannot be written to: {error}") from None
     return found

@@ -18,10 +18,9 @@ from operant._util.dotted import put
 from operant.errors import UsageError
 from operant.harness.migrating_fires import migrate_environment
 from operant.harness.own_words import own_settings
-from operant.harness.tree import LIBRARIES, LIBRARY_GROUPS, Plan, make_plan
+from operant.harness.tree import CONF, LIBRARIES, LIBRARY_GROUPS, Plan, make_plan
 from operant.harness.words import GONE, Tree, lookup, take, todays_result, todays_words
 
-CONF = Path(__file__).parent / "conf"
 _GONE = {
     "run.log_to_file": "outputs of jobs are kept always",
     "debugging.logger_config": "every run is recorded; tensorboard.logdir writes event files as well",
@@ -75,7 +74,7 @@ def migrated(config: Path, library: str) -> tuple[Tree, list[str]]:
     notes += migrate_environment(tree, library)
     _drop_results(tree, notes)
     tree, said = todays_words(tree)
-    notes += said
+    notes += [line for _, line in said]
     if library == "operant" and tree.get("multi_agent"):
         _step_in_one_process(tree, notes)
     ours = _composed(CONF / "config.yaml", [])

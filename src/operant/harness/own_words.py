@@ -143,8 +143,10 @@ WORDS = {
 }
 
 # Settings of RLlib's algorithms that are nothing like ours.
-_RLLIBS = ("add_default_connectors_to_learner_pipeline", "kl_target", "learner_class", "learner_config_dict")
-_RLLIBS += ("learner_connector", "sigma0", "td_error_loss_fn", "v_max", "v_min", "vf_clip_param")
+_RLLIBS = {
+    *("add_default_connectors_to_learner_pipeline", "kl_target", "learner_class", "learner_config_dict"),
+    *("learner_connector", "sigma0", "td_error_loss_fn", "v_max", "v_min", "vf_clip_param"),
+}
 
 # Group -> RLlib's name -> ours.
 _ENVIRONMENT = {"env": "env.id", "env_config": "env.arguments"}

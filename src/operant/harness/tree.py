@@ -13,6 +13,7 @@ import yaml
 from operant.errors import UsageError, nearest
 from operant.harness.words import Tree, todays_words
 
+CONF = Path(__file__).parent / "conf"
 MODES = ("train", "tune", "view")
 LIBRARIES = ("operant", "rllib")
 _LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
@@ -68,6 +69,10 @@ class Origins:
                 return f" ({file}:{line})"
         return ""
 
+    def shipped(self, path: str) -> bool:
+        """Whether a value is as the package's own tree has it."""
+        return self.of(path).startswith(f" ({CONF}/")
+
 
 @dataclass
 class Plan:
@@ -78,7 +83,7 @@ class Plan:
     algorithm: str
     tree: Tree
     said: list[str] = field(default_factory=list)
-    """A line for each older name that was translated."""
+    """A line for each older name that was translated, where it was the user who wrote it."""
     origins: Origins = field(default_factory=Origins)
 
     @property
@@ -95,10 +100,10 @@ class Plan:
 
 def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
     """Read a composed tree: older words become today's, what is the harness's own is checked."""
+    origins = origins or Origins()
     for group in (*_OWN_KEYS, *LIBRARY_GROUPS, *_MODE_GROUPS):
         if group != "callbacks" and not isinstance(tree.get(group) or {}, Mapping):
-            place = (origins or Origins()).of(group)
-            raise UsageError(f"{group}{place} is a group of settings, got {tree[group]!r:.80}")
+            raise UsageError(f"{group}{origins.of(group)} is a group of settings, got {tree[group]!r:.80}")
     tree, said = todays_words(tree)
     algo = tree.get("algo") or {}
     plan = Plan(
@@ -106,8 +111,8 @@ def make_plan(tree: Tree, origins: Origins | None = None) -> Plan:
         library=str(algo.get("library", "operant")),
         algorithm=str(algo.get("name")),
         tree=tree,
-        said=said,
-        origins=origins or Origins(),
+        said=[line for path, line in said if not origins.shipped(path)],
+        origins=origins,
     )
     for what, value, known in (("cli.mode", plan.mode, MODES), ("algo.library", plan.library, LIBRARIES)):
         if value not in known:

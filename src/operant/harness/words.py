@@ -148,9 +148,9 @@ def todays_result(name: str) -> str:
     return RESULTS.get(name, name)
 
 
-def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
-    """A tree in today's words, and a line for each that was another."""
-    said: list[str] = []
+def todays_words(tree: Tree) -> tuple[Tree, list[tuple[str, str]]]:
+    """A tree in today's words, and for each that was another its path and a line."""
+    said: list[tuple[str, str]] = []
     for old, new in OPTIONS.items():
         _, value = take(tree, old)
         if value is None:
@@ -160,7 +160,7 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
         if not meant:
             raise UsageError(f"{old} is called {new} today, and both are given: {value!r} and {today!r}")
         put(tree, new, value)
-        said.append(f"{old} is called {new} today")
+        said.append((old, f"{old} is called {new} today"))
     if not tree.get("run", True):
         del tree["run"]
     for old, harmless in GONE.items():
@@ -172,17 +172,17 @@ def todays_words(tree: Tree) -> tuple[Tree, list[str]]:
     for name in list(conditions):
         today = todays_result(name)
         if today != name:
-            limit = conditions.pop(name)
+            limit, path = conditions.pop(name), f"stop_conditions.{name}"
             if today in conditions:  # said by its name of today, over a default
-                said.append(f"stop_conditions.{name} gives way to {today}, which is the same")
+                said.append((path, f"{path} gives way to {today}, which is the same"))
                 continue
             milliseconds = name.endswith("_ms") and isinstance(limit, (int, float))
             conditions[today] = limit / 1000 if milliseconds else limit
-            said.append(f"the result {name} is called {today} today{', in seconds' if milliseconds else ''}")
+            said.append((path, f"the result {name} is called {today} today{', in seconds' if milliseconds else ''}"))
     return tree, said
 
 
-def _exploration(tree: Tree) -> list[str]:
+def _exploration(tree: Tree) -> list[tuple[str, str]]:
     """RLlib's `exploration_config` went; of its kinds the one that DQN has is a schedule of DQN's."""
     _, config = take(tree, "exploration.exploration_config")
     if not config:
@@ -206,7 +206,8 @@ def _exploration(tree: Tree) -> list[str]:
     if warmup:
         schedule.insert(1, [warmup, start])
     put(tree, "training.epsilon", schedule)
-    return [f"exploration.exploration_config is training.epsilon={schedule} today"]
+    path = "exploration.exploration_config"
+    return [(path, f"{path} is training.epsilon={schedule} today")]
 
 
 def lookup(tree: Mapping[str, Any], path: str) -> Any:

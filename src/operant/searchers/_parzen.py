@@ -44,8 +44,8 @@ class Kernels:
         found[0], found[1:-1], found[-1] = -np.inf, np.sort(numbers, axis=0), np.inf
         return found
 
-    def bandwidths(self, points: Array, neighbours: Array) -> Array:
-        """For each number of each point the larger distance to its neighbours, with a lower limit."""
+    def bandwidths(self, points: Array, neighbours: Array, least: float) -> Array:
+        """For each number of each point the larger distance to its neighbours, and no less than `least`."""
         numbers = points[:, self._numeric]
         widths = np.empty_like(numbers)
         for j in range(numbers.shape[1]):
@@ -61,7 +61,6 @@ class Kernels:
             finite = np.maximum(left, right)
             finite[finite == -np.inf] = 0.0 if len(line) > 3 else 1.0
             widths[:, j] = finite
-        least = 1.0 / min(100, len(neighbours))
         # Not `clip`, here and below: for a few numbers it takes several times as long.
         limited: Array = np.maximum(np.minimum(np.maximum(widths, least), 1.0), self._narrowest)
         return limited
