@@ -166,7 +166,7 @@ def _damaged(folder: Path, to: Path, how: str) -> Path:
     [
         ("link", "it leads to other files"),
         ("virtual", "it leads to other files"),
-        ("bomb", "of memory are free"),
+        ("bomb", "larger than what is stored"),
         ("short", "episode 0 has 3 steps and 3 observations"),
         ("code", "it does not say its spaces"),
         ("arrow", "only hdf5 is read"),

@@ -68,6 +68,18 @@ class Terminal:
         text = self.raw.decode("utf-8", "replace").replace("\r", "")
         return [_SEQUENCE.sub("", one) for one in text.split("\x1b[H")[1:-1]]  # the last may not be whole yet
 
+    @property
+    def text(self) -> str:
+        """All that was written, without colours."""
+        return _SEQUENCE.sub("", self.raw.decode("utf-8", "replace").replace("\r", ""))
+
+    def wait_for_text(self, wanted: str) -> None:
+        """Return once that was written, also by a program that draws no pictures."""
+        deadline = time.monotonic() + patience(PATIENCE)
+        while wanted not in self.text:
+            assert self.process.poll() is None and time.monotonic() < deadline, f"never seen: {wanted}; {self.text}"
+            self.read()
+
     def wait_for(self, seen: Callable[[str], object], what: str) -> str:
         """The first new picture of which ``seen`` is true."""
         deadline = time.monotonic() + patience(PATIENCE)

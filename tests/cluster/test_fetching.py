@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,11 +63,51 @@ def test_files_come_as_they_grow_and_the_job_waits_for_the_last(tmp_path: Path) 
     assert segment.read_text() == "onetwo" and (segment.parent / "checkpoints" / "last.npz").read_text() == "end"
 
 
+@pytest.mark.parametrize("foreseen", [True, False], ids=["no room", "a quota, which nobody can ask for"])
+def test_a_full_disk_is_told_once_and_nothing_is_lost(
+    foreseen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operant.cluster.fetching._SECONDS", 0.05)
+    if not foreseen:
+        monkeypatch.setattr("operant.cluster.fetching.shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 40))
+    content, small = os.urandom(3_000_000), tmp_path / "small"
+    (tmp_path / "content").write_bytes(content)
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    program = (
+        "cd $OPERANT_DIR/runs; mkdir a b; printf one > a/x.seg; while [ ! -e go ]; do sleep 0.05; done; "
+        f"cat {tmp_path}/content >> a/x.seg; cp {tmp_path}/content a/last.npz; printf two > b/y.seg"
+    )
+    job, root, said = Job(tmp_path, program), small / ".operant", list[str]()
+    fetcher = job.fetcher(root, said)
+    fetcher.start()
+    try:
+        wait_until(lambda: (root / "runs" / "a" / "x.seg").exists(), "the beginning")
+        (place,) = tmp_path.glob("operant-job-*")
+        (place / ".operant" / "runs" / "go").touch()
+        wait_until(lambda: said, "that there is no room")
+        assert said[0].startswith(f"what the job records cannot be written to {root}: No space left on device (runs/a/")
+        if foreseen:
+            wait_until(lambda: (root / "runs" / "b" / "y.seg").exists(), "what there is room for")
+        assert not (root / "runs" / "a" / "last.npz").exists(), "no half of a file"
+        assert job.process.poll() is None and fetcher.unwritten, "the job waits for room"
+        subprocess.run(["mount", "-o", "remount,size=16m", str(small)], check=True)
+        assert fetcher.complete.wait(patience(20)) and job.process.wait(patience(20)) == 0
+        assert (root / "runs" / "a" / "x.seg").read_bytes() == b"one" + content
+        assert (root / "runs" / "a" / "last.npz").read_bytes() == content and len(said) == 1 and not fetcher.unwritten
+    finally:
+        fetcher.close()
+        job.process.kill()
+        job.process.communicate()
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
 def test_nobody_at_home_holds_no_job_up(tmp_path: Path) -> None:
     began = time.monotonic()
     job = Job(tmp_path, "echo x > $OPERANT_DIR/runs/y", awaited=False)
     _, said = job.process.communicate(timeout=patience(20))
-    assert job.process.returncode == 0 and "nobody has fetched what was recorded; it stays on this node" in said
+    assert job.process.returncode == 0 and "not all that was recorded is at home; it stays on this node" in said
     assert time.monotonic() - began < patience(15)
 
 

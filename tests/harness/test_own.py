@@ -18,7 +18,7 @@ from operant.harness.command import _as_space, _for_hydra, _split, _todays_overr
 from operant.harness.own import own_config
 from operant.harness.results import StopConditions
 from operant.harness.tree import Origins, flag, make_plan
-from operant.harness.tuning import _keep_tree, _name
+from operant.harness.tuning import _keep_tree, _name, spaces_of
 from operant.schedulers.views.overview import describe
 from operant.tracking import Run
 from operant.training.trust import Untrusted
@@ -181,9 +181,26 @@ def test_sweeps_are_spaces() -> None:
     assert _as_space("training.lr=3") == "training.lr=3"
     assert _split(["a=1", "-cn", "dqn", "b=2"]) == (["-cn", "dqn"], ["a=1", "b=2"])
     words = ["cli.mode=tune", "-cn", "dqn", "training.n_step=1,3", "--trust"]
-    space = "++training.n_step={type: Categorical, data: [1, 3]}"
+    space = "++tunables.training.n_step={type: Categorical, data: [1, 3]}"
     assert _for_hydra(words) == ["-cn", "dqn", "++cli.mode=tune", space, "++algo.trust=true"]
     assert "++training.n_step=1,3" in _for_hydra(["cli.mode=train", *words[1:], "--multirun"])
+
+
+def test_every_spelling_of_a_space_is_one() -> None:
+    for word, space in {
+        "training.lr=tag(log,interval(1e-5,1e-2))": {"type": "Real", "data": [1e-5, 1e-2], "log": True},
+        "training.lr={type: Real, data: [1e-5, 1e-2], log: true}": {"type": "Real", "data": [1e-5, 1e-2], "log": True},
+        "tunables.training.lr={type: uniform, values: [0.1, 0.2]}": {"type": "Real", "data": [0.1, 0.2]},
+        "training.lr=0.1,0.2": {"type": "Categorical", "data": [0.1, 0.2]},
+        "training.lr=range(1,3)": {"type": "Categorical", "data": [1, 2]},
+        "training.lr=int(interval(1,3))": {"type": "Int", "data": [1, 3]},
+        "model.fcnet_hiddens=[8],[16,16]": {"type": "Categorical", "data": [[8], [16, 16]]},  # in the place of a list
+    }.items():
+        _, _, *words = _for_hydra(["-cn", "dqn", "cli.mode=tune", word])
+        [found] = spaces_of(composed("dqn", *words)).values()
+        assert found == space, word
+    with pytest.raises(UsageError, match="--multirun goes through files of a group"):
+        _for_hydra(["cli.mode=tune", "training=dqn,ppo"])
 
 
 def test_a_search_over_the_tree(tmp_path: Path) -> None:
@@ -220,6 +237,7 @@ def test_a_search_over_the_tree(tmp_path: Path) -> None:
         ("training.lr={type: Real, data: 3}", "training.lr.data is a list"),
         ("training.lr={type: Categorical, data: []}", "training.lr.data is a list"),
         ("training.lr={type: Reel, data: [1, 2]}", "training.lr.type is 'Reel' .did you mean 'Real'"),
+        ("training.n_step={type: Real, data: [1, 5]}", "n_step' is a whole number, got 2.5"),
         ("tune.num_samples=0", "tune.num_samples is a whole number from 1 up"),
         ("tune.parallel=two", "tune.parallel is a whole number from 1 up"),
         ("tune.metric=3", "tune.metric is the name of a result"),
@@ -280,6 +298,11 @@ def test_a_tree_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
     assert ended.returncode == 0, ended.stderr
     assert list((project / ".operant" / "runs").iterdir())
+    ended = subprocess.run(
+        [sys.executable, "main.py", "cli.mode=trian"], cwd=project, capture_output=True, text=True, timeout=patience(60)
+    )
+    assert ended.returncode == 1 and "cli.mode is 'trian' (did you mean 'train'?)" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_checkpoint_that_is_not_ones_own_is_not_unpickled(tmp_path: Path) -> None:

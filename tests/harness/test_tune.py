@@ -27,6 +27,7 @@ ARGS = [{"name": "x", "type": "Real", "data": [-1.0, 1.0]}, {"name": "opt", "typ
 def authenticated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # by default 15: beside other work nothing would come of them
 
 
 def search(**options: Any) -> Any:

@@ -20,7 +20,7 @@ from operant.sites.container import ContainerSite
 from operant.testing import SiteContract
 
 PYTHON = "/usr/bin/python3"
-IMAGE = "localhost/operant-test:1"
+IMAGE = f"localhost/operant-test:{os.getpid()}"  # of this process alone, which removes it again
 # An image with nothing in it: programs come from this machine. Debian's podman needs another runtime than its own.
 SETTINGS: dict[str, Any] = {
     "engine": "podman",
@@ -51,6 +51,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     subprocess.run(["tar", "-C", str(folder / "empty"), "-cf", str(folder / "image.tar"), "."], check=True)
     subprocess.run(["podman", "import", "-q", str(folder / "image.tar"), IMAGE], check=True, capture_output=True)
     yield
+    subprocess.run(["podman", "rmi", "-f", IMAGE], check=True, capture_output=True)
 
 
 @pytest.mark.usefixtures("podman")

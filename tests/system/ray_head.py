@@ -22,6 +22,8 @@ from tests.machine import patience
 from operant.errors import OperantError
 from operant.sites.ray import RaySite
 
+_AGENT_PORTS = ("dashboard-agent-grpc-port", "runtime-env-agent-port", "metrics-export-port")
+
 
 class Head(NamedTuple):
     dashboard: str
@@ -36,8 +38,8 @@ class Head(NamedTuple):
 def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head]:
     """A head with the token of this test session (tests/conftest.py); all of it is gone afterwards."""
     place = Path(tempfile.mkdtemp(prefix="operant-ray-", dir="/tmp"))
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
-    port, dashboard, client, agent = (one.getsockname()[1] for one in sockets)
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(7)]
+    port, dashboard, client, agent, *known = (one.getsockname()[1] for one in sockets)
     for one in sockets:
         one.close()
     with pytest.MonkeyPatch.context() as patch:
@@ -49,6 +51,8 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
             str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.2",
             f"--port={port}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}",
             f"--dashboard-agent-listen-port={agent}",  # which is the same for every head otherwise, and takes the jobs
+            # Where a port of its agents is not known beforehand, a raylet waits for it for 15 s and not longer.
+            *(f"--{name}={number}" for name, number in zip(_AGENT_PORTS, known, strict=True)),
             f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
             "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
         ]  # fmt: skip

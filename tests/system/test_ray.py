@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.terminal import Terminal
 from tests.cluster.prometheus import Searching, answers, ask, free_port, query
 from tests.cluster.proxy import Proxy
 from tests.harness.composing import composed
@@ -311,11 +312,39 @@ def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(
     assert following.returncode == 130 and "begun" in printed, "a job that somebody stopped ends as by ctrl-C"
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [["\x03", "s\r"], pytest.param(["l\r", "\x04", "\r", "stop\r"], marks=pytest.mark.long)],
+    ids=["ctrl-C again, then stop", "leave, end of input, nothing, then stop"],
+)
+def test_ctrl_c_on_a_terminal_asks_whether_to_stop_the_job(head: Head, answers: list[str]) -> None:
+    job = f"asked-{len(answers)}"
+    program = (
+        "mkdir $OPERANT_DIR/runs/a; trap 'echo last words; printf saved > $OPERANT_DIR/runs/a/x.seg; exit 0' TERM; "
+        "echo begun; while :; do sleep 0.1; done"
+    )
+    submit = ["submit", "--working-dir", "", "--python", sys.executable, "--name", job, "--", program]
+    for number, answer in enumerate(answers):
+        words = ["logs", job] if number else submit
+        with Terminal(["cluster", words[0], "--address", head.dashboard, *words[1:]]) as terminal:
+            terminal.wait_for_text("\nbegun\n")
+            terminal.press("\x03")
+            terminal.wait_for_text("Stop the job, or leave it running? [s/L] ")
+            terminal.press(answer)
+        assert terminal.code == 130
+        assert (f"{job} goes on" in terminal.text) == (answer[0] != "s"), "whoever says nothing leaves it running"
+    assert f"{job} is stopped" in terminal.text and terminal.text.count("\nbegun\n") == 1
+    assert "\nlast words\n" in terminal.text and "sdk.py" not in terminal.text, "the job's words, not Ray's client's"
+    assert Path(".operant", "runs", "a", "x.seg").read_text() == "saved"
+
+
 def test_who_refuses_jobs_is_told_in_one_sentence(
     head: Head, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cluster", "jobs", "--address", "http://127.0.0.1:9"]) == 1
     assert "the head does not answer" in capsys.readouterr().err
+    assert main(["cluster", "jobs", "--address", "head:8265"]) == 1
+    assert "that of its dashboard, http://head:8265, not 'head:8265'" in capsys.readouterr().err
     words = [sys.executable, "-m", "operant", "cluster", "jobs", "--address", head.dashboard]
     env = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # Ray reads it once for each process
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)

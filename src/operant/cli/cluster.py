@@ -210,10 +210,10 @@ def _forward(args: argparse.Namespace) -> int:
     from operant.cluster.applying import connect
     from operant.cluster.forwarding import Listener, cluster_targets, service_target, watch_health
 
-    spec = _spec(args)
-    cluster = connect(spec)
     if args.only and not args.service:
         raise UsageError("--only is for --service NAME:PORT")
+    spec = _spec(args)
+    cluster = connect(spec)
     targets = [] if args.only else cluster_targets(spec)
     targets += [service_target(cluster, one) for one in args.service]
     with contextlib.ExitStack() as stack:
@@ -303,28 +303,37 @@ def submit_and_follow(spec: ClusterSpec | None, address: str | None, request: Jo
 def _follow(ray: RayCluster, job: str) -> int:
     from operant.cluster.jobs import follow
 
+    printed = 0
+
     def said(line: str) -> None:
         print(f"operant: {line}", file=sys.stderr, flush=True)
 
     def out(text: str) -> None:
+        nonlocal printed
         sys.stdout.write(text)
         sys.stdout.flush()
+        printed += len(text)
 
     try:
         return follow(ray, job, out, said)
     except KeyboardInterrupt:
-        answer = ""
-        if sys.stdin.isatty():
-            try:
-                answer = input("\nStop the job, or leave it running? [s/L] ").strip().lower()
-            except (EOFError, KeyboardInterrupt):
-                print(file=sys.stderr)
-        if answer in ("s", "stop"):
-            ray.api.call("stop_job", job)
-            said(f"{job} is stopped")
-        else:
+        if not _asked_to_stop():
             said(f"{job} goes on; `operant cluster logs {job}` follows it, `operant cluster stop {job}` ends it")
-        return 130
+            return 130
+    if ray.api.call("stop_job", job):
+        said(f"{job} is stopped")
+    return follow(ray, job, out, said, printed)  # its last words, and what it recorded last
+
+
+def _asked_to_stop() -> bool:
+    """After ctrl-C; whoever says nothing leaves the job running."""
+    if not sys.stdin.isatty():
+        return False
+    try:
+        return input("\nStop the job, or leave it running? [s/L] ").strip().lower() in ("s", "stop")
+    except (EOFError, KeyboardInterrupt):
+        print(file=sys.stderr)
+        return False
 
 
 def _reach(args: argparse.Namespace) -> Any:

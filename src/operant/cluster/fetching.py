@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +24,14 @@ _MOST_FILES = 200_000
 _MOST_LISTED = 64 << 20  # bytes
 _CHUNK = 1 << 20
 _SECONDS = 1.0
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 class Fetcher:
     """Fetches from `home.py` until told to end, or until all of a program that has ended is here.
 
-    What comes from a pod is data: it goes below `runs/` and `searches/`, and never over what was there before.
+    What comes from a pod is data: it goes below `runs/` and `searches/`, and never over what was there before. What the
+    disk has no room for is told once and asked for again; other files are fetched meanwhile.
 
     :param connect: gives host and port of the job's small server.
     :param known: a file that remembers which folders came from this job, so that fetching can be gone on with.
@@ -42,6 +46,8 @@ class Fetcher:
         self._ends = threading.Event()
         self.complete = threading.Event()
         self._refused: set[str] = set()
+        self.unwritten = ""
+        """Why something of the job could not be written here when that was last tried."""
         self._thread = threading.Thread(target=self._run, name="operant-fetch", daemon=True)
 
     def start(self) -> None:
@@ -59,19 +65,30 @@ class Fetcher:
                     return
             except (OSError, http.client.HTTPException, ValueError, TypeError, LookupError, RecursionError):
                 pass  # its pod is not up yet, or gone; the forward is being made anew; or what it says is nonsense
-            self._ends.wait(_SECONDS)
+            self._ends.wait(5 * _SECONDS if self.unwritten else _SECONDS)
 
     def fetch(self) -> bool:
         """Get what is new; whether the program has ended and all of it is here."""
         connection = http.client.HTTPConnection(*self._connect(), timeout=30)
         with contextlib.closing(connection):
             listed = json.loads(self._ask(connection, "GET", "/list").read(_MOST_LISTED))
-            files = [one for one in listed["files"][:_MOST_FILES] if self._take(str(one[0]))]
-            for path, size, changed in files:
-                if self._have.get(path) != (size, changed):
-                    self._get(connection, path, int(size))
-                    self._have[path] = (size, changed)
-            if listed["code"] is None:
+            unwritten = ""
+            for path, size, changed in listed["files"][:_MOST_FILES]:
+                if self._have.get(path) == (size, changed):
+                    continue
+                try:
+                    if self._take(str(path)):
+                        self._get(connection, path, int(size))
+                        self._have[path] = (size, changed)
+                except OSError as error:
+                    if error.errno not in _DISK:
+                        raise
+                    unwritten = unwritten or f"{os.strerror(error.errno)} ({path})"
+                    connection.close()  # what is left of an answer; the next question opens it again
+            if unwritten and not self.unwritten:
+                self._said(f"what the job records cannot be written to {self._root}: {unwritten}; make room for it")
+            self.unwritten = unwritten
+            if listed["code"] is None or unwritten:
                 return False
             self._ask(connection, "POST", "/done").read()
             return True
@@ -89,8 +106,8 @@ class Fetcher:
                 self._refused.add(top)
                 self._said(f"{top} of the job is not fetched: there is one of that name here")
             return False
+        write_file(self._known, json.dumps({**_read(self._known), "owned": sorted({*self._owned, top})}))
         self._owned.add(top)
-        write_file(self._known, json.dumps({**_read(self._known), "owned": sorted(self._owned)}))
         return True
 
     def _get(self, connection: http.client.HTTPConnection, path: str, size: int) -> None:
@@ -100,6 +117,8 @@ class Fetcher:
         if here and here == size:
             return
         here = here if here < size else 0  # it is another one, and shorter
+        if size - here > shutil.disk_usage(target.parent).free:  # trying would take the last room from others
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
         answer = self._ask(connection, "GET", f"/file?{urlencode({'path': path, 'offset': here})}")
         if here:
             descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -2,7 +2,8 @@
 
 `python home.py -- PROGRAM …`: the program gets an `.operant` folder of its own. A small server on loopback, which
 only a forward reaches and only with the token that came with the job, lists its files and gives their bytes; whoever
-is at home fetches them as they grow. When the program has ended, the last bytes are waited for, if somebody fetches.
+is at home fetches them as they grow. When the program has ended, the last bytes are waited for while somebody fetches;
+whoever asks and has no room for them has ten minutes to make some.
 """
 
 import hmac
@@ -19,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 CONFIG = "home.json"
 HEARD_SECONDS = 30.0  # whoever has asked within this is at home
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 600.0  # without a byte that was not asked for before
 STOP_SECONDS = 2.0  # Ray kills what it stops after three
 _CHUNK = 1 << 20
 
@@ -28,6 +29,23 @@ class Shared:
     def __init__(self, folder, token):
         self.folder, self.token = folder, token
         self.heard, self.code, self.done = float("-inf"), None, threading.Event()
+        self.given, self.got_on = {}, float("-inf")
+
+    def gave(self, path, offset):
+        """Bytes of a file are on their way home, up to this one."""
+        self.heard = time.monotonic()
+        if offset > self.given.get(path, 0):
+            self.given[path], self.got_on = offset, self.heard
+
+    def wait(self, began, stopped):
+        """Until all is at home, or nobody asks for it, or nothing gets on any more; ``began``: somebody was there."""
+        ended = self.got_on = time.monotonic()
+        while not self.done.is_set():
+            now = time.monotonic()
+            late = now - ended > STOP_SECONDS if stopped else now - self.got_on > WAIT_SECONDS
+            if late or now - max(self.heard, began) > HEARD_SECONDS:
+                return
+            self.done.wait(0.2)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -81,6 +99,7 @@ class Handler(BaseHTTPRequestHandler):
                     return
                 self.wfile.write(data)
                 left -= len(data)
+                self.shared.gave(wanted, stream.tell())
 
     def _answer(self, body, code=200):
         self.send_response(code)
@@ -129,11 +148,9 @@ def run(words, config):
         signal.signal(number, stop)
     code = process.wait()
     shared.code = code if code >= 0 else 128 - code
-    last = max(shared.heard, began) if config.get("awaited") else shared.heard
-    if time.monotonic() - last < HEARD_SECONDS:
-        shared.done.wait(STOP_SECONDS if stopped else WAIT_SECONDS)
+    shared.wait(began if config.get("awaited") else float("-inf"), stopped)
     if not shared.done.is_set() and list_files(folder):
-        print(f"operant: nobody has fetched what was recorded; it stays on this node in {folder}", file=sys.stderr)
+        print(f"operant: not all that was recorded is at home; it stays on this node in {folder}", file=sys.stderr)
     return shared.code
 
 

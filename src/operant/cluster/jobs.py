@@ -71,7 +71,7 @@ class RayCluster:
     """A Ray cluster that takes jobs: one of Kubernetes', reached through a forward, or any head by its address."""
 
     def __init__(self, address: str, token: str | None, spec: ClusterSpec | None, cluster: Cluster | None) -> None:
-        self.api = JobsApi(lambda: jobs_client(address, token))
+        self.api = JobsApi(lambda: _quiet_client(address, token))
         self.address, self._spec, self._cluster = address, spec, cluster
 
     @contextmanager
@@ -90,13 +90,22 @@ class RayCluster:
             yield "127.0.0.1", listener.port
 
 
+def _quiet_client(address: str, token: str | None) -> Any:
+    """Ray's client without its words on every upload and connection; its modules set their levels on their import."""
+    made = jobs_client(address, token)
+    for name in ("ray", "ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return made
+
+
 @contextmanager
 def reach(spec: ClusterSpec | None, address: str | None = None) -> Iterator[RayCluster]:
     """The head that takes jobs."""
-    logging.getLogger("ray").setLevel(logging.WARNING)  # its client tells of every upload and connection
     if spec is None:
         if address is None:
             raise UsageError("which Ray? Name a cluster, or its head by --address http://head:8265")
+        if not address.startswith(("http://", "https://")):  # Ray would look for a head's other port, for a minute
+            raise UsageError(f"the address of a head is that of its dashboard, http://head:8265, not {address!r}")
         yield RayCluster(address, None, None, None)
         return
     cluster = connect(spec)
@@ -143,15 +152,17 @@ def submit(ray: RayCluster, request: JobRequest) -> str:
     return name
 
 
-def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable[[str], None]) -> int:
+def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable[[str], None], printed: int = 0) -> int:
     """Print what a job prints until it is over, and fetch what it records; its exit code.
 
     A connection that is cut is made again, and nothing is printed twice.
+
+    :param printed: so many characters were printed before.
     """
     known = _known(job)
     with contextlib.ExitStack() as stack:
         fetcher = _fetcher(ray, job, known, stack, said) if known else None
-        printed, away_since = 0, None
+        away_since: float | None = None
         while True:
             try:
                 printed = asyncio.run(_tail(ray, job, printed, out))
@@ -178,6 +189,8 @@ def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable
         if fetcher is not None:
             fetcher.complete.wait(5)
             fetcher.close()
+            if fetcher.unwritten:
+                said(f"not all that {job} recorded is here: {fetcher.unwritten}; its node has it until its pod goes")
     return exit_code(info)
 
 

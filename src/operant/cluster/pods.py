@@ -40,6 +40,10 @@ def start_params(spec: ClusterSpec, group: Pods) -> dict[str, str]:
         "object-store-memory": object_store(group),
         "metrics-export-port": spec.metrics.port,
     }
+    if not spec.host_network:
+        # A raylet waits 15 s for ports that its agents choose themselves, which is short where CPUs are few
+        # (github.com/ray-project/ray/issues/65983); for those that it knows it does not.
+        found |= {"dashboard-agent-grpc-port": AGENT + 1, "runtime-env-agent-port": AGENT + 2}
     if head:
         # Without the operator nobody but the forward asks the dashboard, and that comes from inside the pod.
         found["dashboard-host"] = "0.0.0.0" if spec.operator == "kuberay" else "127.0.0.1"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PREFIX = "minari:"
 _ABOUT = "metadata.json"
+_MOST_PACKED = 1032  # bytes that one packed byte can stand for, by gzip
 
 
 def is_minari(path: str | Path) -> bool:
@@ -146,6 +147,8 @@ def _check_hdf5(path: Path) -> None:
         foreign = [one for one in links if not isinstance(one, h5py.HardLink)]
         if foreign or any(one.is_virtual or one.external for one in arrays):
             raise OperantError("it leads to other files")
+        if any(one.nbytes > _MOST_PACKED * one.id.get_storage_size() for one in arrays):
+            raise OperantError("an array is told to be larger than what is stored of it can be")
         size, free = sum(one.nbytes for one in arrays), psutil.virtual_memory().available
     if size > free:
         raise OperantError(f"its arrays take {size:,} bytes, and {free:,} of memory are free")

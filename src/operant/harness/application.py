@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
 from operant.harness.tree import Origins, Plan, make_plan
 from operant.harness.words import Tree
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 def run(cfg: DictConfig, observer: Observer | None = None, root: str | Path | None = None) -> Any:
     """Do what a composed config says: the `Report` of a training, the `Outcome` of a search, or what was `Viewed`."""
+    from operant.harness.errors import HarnessError
+
+    try:
+        return run_tree(_values(cfg), _origins(), observer, root)
+    except OperantError as error:
+        raise HarnessError(str(error)) from error
+
+
+def _values(cfg: DictConfig) -> Tree:
     from omegaconf import OmegaConf
     from omegaconf.errors import InterpolationResolutionError, MissingMandatoryValue
 
@@ -30,7 +39,7 @@ def run(cfg: DictConfig, observer: Observer | None = None, root: str | Path | No
         raise UsageError(f"{key} has no value{hint}; say {key}=… on the command line or in a config") from None
     except InterpolationResolutionError as error:
         raise UsageError(f"{error.full_key} cannot be resolved: {str(error).splitlines()[0]}") from None
-    return run_tree(tree, _origins(), observer, root)
+    return dict(tree)
 
 
 def run_tree(

@@ -14,6 +14,7 @@ eval "$(operant harness -sc install=bash)"                      completion of gr
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import time
@@ -95,7 +96,7 @@ def _for_hydra(given: list[str]) -> list[str]:
     words = ["algo.trust=true" if word == "--trust" else _checked_choice(word) for word in given]
     flags, overrides = _split([_addable(_todays_override(word)) for word in words])
     if "++cli.mode=tune" in overrides and not {"-m", "--multirun"} & set(flags):
-        overrides = [_as_space(word) for word in overrides]
+        overrides = [_as_tunable(_as_space(word)) for word in overrides]
     return [*flags, *overrides]
 
 
@@ -200,6 +201,8 @@ def _as_space(word: str) -> str:
         return word  # Hydra will say what is wrong with it
     if not override.is_sweep_override():
         return word
+    if (CONF / override.key_or_group).is_dir():
+        raise UsageError(f"{word}: a search is over values (training.lr); --multirun goes through files of a group")
     swept = override.value()
     log = ", log: true" if "log" in getattr(swept, "tags", ()) else ""
     if isinstance(swept, IntervalSweep):
@@ -211,6 +214,11 @@ def _as_space(word: str) -> str:
     else:
         space = f"{{type: Categorical, data: [{', '.join(override.sweep_string_iterator())}]}}"
     return f"++{override.key_or_group}={space}"
+
+
+def _as_tunable(word: str) -> str:
+    """A space beside the value that it is for: in its place it could not be merged with a list."""
+    return re.sub(r"^\+\+(\w+\.\w+=\{\s*type:.*\bdata:)", r"++tunables.\1", word)
 
 
 def _init(words: Sequence[str]) -> int:

@@ -252,6 +252,7 @@ def prepare_ray() -> None:
     # Where there is much to do, Ray's parts need longer than its 30 s to come up.
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
     os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: beside other work nothing would come of them
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
 
 

@@ -97,8 +97,14 @@ def with_values(tree: Tree, values: Mapping[str, Any]) -> Tree:
 
 
 def first_values(spaces: Mapping[str, Tree]) -> Tree:
-    """One value of each space, to check the rest of a tree with."""
-    return {path: space["data"][0] for path, space in spaces.items()}
+    """One value of each space, to check the rest of a tree with; of numbers with a point one that is not whole."""
+    return {path: _first_value(space) for path, space in spaces.items()}
+
+
+def _first_value(space: Tree) -> Any:
+    first, last = space["data"][0], space["data"][-1]
+    inside = space["type"] == "Real" and all(isinstance(one, (int, float)) for one in (first, last))
+    return first + 0.382 * (last - first) if inside else first
 
 
 def tune(plan: Plan, view: View | None = None, root: str | Path | None = None) -> Outcome:

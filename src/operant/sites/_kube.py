@@ -38,7 +38,7 @@ class Cluster:
         try:
             from kubernetes import client, config
         except ImportError:
-            raise MissingExtraError("the site kubernetes", "k8s") from None
+            raise MissingExtraError("Kubernetes", "k8s") from None
         settings = client.Configuration()
         settings.retries = False  # calls are repeated here, where it is known what may be
         try:
@@ -48,7 +48,8 @@ class Cluster:
             try:
                 config.load_incluster_config(client_configuration=settings)
             except config.ConfigException:
-                raise ConfigError(f"there is no way to a cluster: {error}", ("kubeconfig",)) from None
+                told = str(error).removeprefix("Invalid kube-config file. ").rstrip(".")
+                raise ConfigError(f"there is no way to a cluster: {told}", ("kubeconfig",)) from None
             self.api = client.ApiClient(settings)
             inside = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
             self.namespace = namespace or inside.read_text(encoding="utf-8").strip()

@@ -45,7 +45,7 @@ class RemoteCallSite(WorkerSite):
         try:
             import cloudpickle
         except ImportError:
-            raise MissingExtraError("a function as a job of a site", "cluster") from None
+            raise MissingExtraError("a function as a job of a site", "sites") from None
         self._function = self.folder / "site" / "function.pkl"
         write_file(self._function, cloudpickle.dumps(self.call_job))
         self.inner.start(self._hear)
