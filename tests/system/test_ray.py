@@ -346,6 +346,12 @@ def test_who_refuses_jobs_is_told_in_one_sentence(
     assert "the head does not answer" in capsys.readouterr().err
     assert main(["cluster", "jobs", "--address", "head:8265"]) == 1
     assert "that of its dashboard, http://head:8265, not 'head:8265'" in capsys.readouterr().err
+    words = ["--address", head.dashboard, "--no-fetch", "--working-dir", "", "--no-wait", "--name", "twice-1"]
+    assert (
+        main(["cluster", "submit", *words, "--", "true"]) == 0 and capsys.readouterr().err == "operant: job twice-1\n"
+    )
+    assert main(["cluster", "submit", *words, "--", "true"]) == 1
+    assert capsys.readouterr().err.startswith("operant: Ray refuses: Job with submission_id twice-1 already exists.")
     for verb in ("logs", "stop"):
         assert main(["cluster", verb, "--address", head.dashboard, "none-1"]) == 1
         assert capsys.readouterr().err == "operant: the head knows no job none-1; `operant cluster jobs` lists all\n"
