@@ -225,7 +225,7 @@ def main() -> None:
     first, _, last = chosen.seeds.partition("..")
     seeds, kept = range(int(first), int(last or first) + 1), Kept(chosen.kept, only_look=chosen.table)
     if chosen.gif:
-        write_film(load_config(chosen.presets[0], [*chosen.set, f"seed={seeds[0]}"]), chosen.gif, seeds[0])
+        write_film(load_config(chosen.presets[0], [*chosen.set, f"seed={seeds[0]}", *UNWATCHED]), chosen.gif, seeds[0])
         return
 
     def rows(name: str, config: TrainConfig, work: Work) -> list[Result]:

@@ -25,7 +25,10 @@ def run(args: argparse.Namespace) -> int:
     from operant.envs.wildfire.scenarios import load_scenario
     from operant.envs.wildfire.simulate import simulate
 
-    scenario = load_scenario(args.scenario, args.seed)
+    notes: list[str] = []
+    scenario = load_scenario(args.scenario, args.seed, notes)
+    for note in notes:
+        print(f"SimFire's {note}")
     fire = simulate(scenario, every=args.every)
     folder = args.output or args.scenario.with_suffix("")
     files = fire.write(folder, gif=not args.no_gif, size=args.size)

@@ -71,7 +71,8 @@ def test_rllib_accepts_it() -> None:
     for settings in ({}, {"window": 2, "num_agents": 3, "action_masks": True}):
         check_multiagent_environments(ParallelPettingZooEnv(WildfireParallel(simulation=SMALL, **settings)))
     # Of one agent it has no check but its own use of it.
-    config = PPOConfig().environment(lambda given: Wildfire(simulation=SMALL, max_episode_steps=20))
+    land = {**SMALL, "shape": [10, 10]}  # of this shape it has a network of its own
+    config = PPOConfig().environment(lambda given: Wildfire(simulation=land, max_episode_steps=20))
     runner = SingleAgentEnvRunner(config=config.env_runners(num_envs_per_env_runner=2))
     try:
         episodes = runner.sample(num_episodes=4, random_actions=True)
@@ -211,7 +212,12 @@ def test_metrics_of_ended_episodes_come_with_the_step() -> None:
         ({"interactions": ["fire_line"]}, "fireline"),
         ({"agent_speed": 0}, "agent_speed"),
         ({"initial_agent_positions": [[0, 99]], "agent_initialization_method": "manual"}, "99"),
+        ({"initial_agent_positions": [[1]], "agent_initialization_method": "manual"}, "a row and a column"),
         ({"agent_sped": 1}, "agent_speed"),
+        ({"step_minutes": float("nan")}, "step_minutes"),
+        ({"max_episode_steps": 0}, "max_episode_steps"),
+        ({"resample_interval": -1}, "resample_interval"),
+        ({"scenarios": {"count": -1}}, "scenarios.count"),
         ({"frame": "sun", "window": 3}, "map, wind"),
         ({"frame": "wind"}, "window"),
         ({"simulation": {"cell_sise": 1}}, "cell_size"),
@@ -232,10 +238,15 @@ def test_actions_that_do_not_exist_are_refused(jit: bool) -> None:
         (env, 10, "10 actions"),
         (env, -1, "10 actions"),
         (env, 1.5, "whole numbers"),
+        (env, [0, 1], "1 for each fire"),
         (pairs, [5, 0], "5 movements and 2 interactions"),
         (pairs, [0, -1], "5 movements and 2 interactions"),
     ):
         with pytest.raises(UsageError, match=message):
             one.step(wrong)
+    with pytest.raises(UsageError, match="before it was reset"):
+        deterministic(jit=jit).step(0)
+    with pytest.raises(UsageError, match="'scenario' is 'first'"):
+        env.reset(options={"scenario": "first"})
     pairs.step([4, 1])
     assert pairs.world.status[0, 2, 3] == TOOLS["fireline"].code and pairs.world.position[0, 0].tolist() == [2, 4]

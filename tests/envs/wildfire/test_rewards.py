@@ -86,6 +86,11 @@ def test_a_reward_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     env.reset(seed=0)
     rewards = [env.step(0)[1] for _ in range(100)]
     assert -sum(rewards) == env.world.burnt[0] - 1 > 5
+    module.total = lambda outcome: float(outcome.new_burnt.sum())  # type: ignore[attr-defined]
+    env = deterministic(reward="rewards_of_mine:total")
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match="one number for each"):
+        env.step(0)
     for name, message in (
         ("area_save", "area_saved"),
         ("rewards_of_mine:nothing", "nothing"),

@@ -103,7 +103,18 @@ def test_maps_of_the_users(tmp_path: Path) -> None:
     ("group", "message"),
     [
         ({"wind": {"type": "constnat"}}, "constant"),
-        ({"wind": {"speeed": 3}}, "speeed"),
+        ({"wind": {"speeed": 3}}, r"no setting 'speeed' \(did you mean 'speed'"),
+        ({"wind": {"speed": "fast"}}, "wind.speed is 'fast'; it is a number"),
+        ({"wind": {"speed": [8, 5]}}, "the first is not the larger"),
+        ({"wind": {"speed": float("nan")}}, "must be numbers"),
+        ({"wind": {"type": "table", "times": [0, 9], "speed": [1], "direction": [0]}}, "2 times, 1 speeds"),
+        ({"wind": {"type": "table", "times": [0]}}, "needs speed and direction"),
+        ({"terrain": {"type": "hills", "hight": 3}}, "'height'"),
+        ({"canopy": {"cover": 50}}, "not in percent"),
+        ({"moisture": {"dead_1h": 6}}, "0.06 for 6 %"),
+        ({"ignition": {"type": "fixed", "cells": [5, 2]}}, "list of rows and columns"),
+        ({"ignition": {"margin": 0.7}}, "less than 0.5"),
+        ({"ignition": {"count": 0}}, "at least 1"),
         ({"moisture": {"dead_1": 0.1}}, "dead_1h"),
         ({"moisture": {"dead_1h": [0.1, 0.2], "times": [0, 10, 20]}}, "as many as moisture.dead_1h"),
         ({"moisture": {"dead_1h": [0.1, 0.2], "times": [10, 0]}}, "rising"),
@@ -115,6 +126,16 @@ def test_maps_of_the_users(tmp_path: Path) -> None:
 def test_mistakes_are_told(group: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         settings(**group).make(0)
+
+
+def test_where_a_map_has_no_data(tmp_path: Path) -> None:
+    head = "ncols 3\nnrows 2\nxllcorner 0\nyllcorner 0\ncellsize 10\nNODATA_value -1\n"
+    (tmp_path / "map.asc").write_text(head + "102 102 102\n102 -1 102\n")
+    file = str(tmp_path / "map.asc")
+    land = settings(maps={"fuel": file, "assets": file}).make(0).land
+    assert land.burnable.tolist() == [[True] * 3, [True, False, True]] and land.assets[1, 1] == 0
+    with pytest.raises(UsageError, match="no data in 1 cells"):
+        settings(maps={"elevation": file}).make(0)
 
 
 def test_a_condition_asks_for_facts_and_runs_nothing() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from operant.cli import main
 from operant.envs.wildfire import Wildfire, WildfireVector
 from operant.envs.wildfire.physics.fuels import fuel_table
 from operant.envs.wildfire.physics.rothermel import MILES_PER_HOUR, Moisture, fire_behaviour, fuel_bed
@@ -65,6 +69,12 @@ def test_environments_and_simulate_take_a_configuration_of_simfire(tmp_path: Pat
     assert Wildfire(simulation=config(), step_minutes=3.0).world.settings.step_minutes == 3.0
 
 
+def test_simulate_tells_what_has_no_counterpart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "simfire.yml").write_text(CONFIG)
+    assert main(["fire", "simulate", str(tmp_path / "simfire.yml"), "--no-gif"]) == 0
+    assert "SimFire's fire.max_fire_duration: flames stand" in capsys.readouterr().out
+
+
 def test_wind_is_that_at_midflame_and_blows_to_its_direction() -> None:
     flat = {"topography": {"type": "functional", "functional": {"function": "flat"}}}
     settings, _ = from_simfire(config(terrain=flat))
@@ -100,3 +110,50 @@ def test_what_is_drawn_or_missing() -> None:
     for wrong in ({"area": {"screen_size": "wide"}}, {"simulation": {"runtime": "soon"}}):
         with pytest.raises(UsageError):
             from_simfire(config(**wrong))
+
+
+class Simulation:
+    """Has the verbs of SimFire's ``FireSimulation``; fire goes to all neighbours in every step."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.size = config["area"]["screen_size"][0]
+        self.reset()
+
+    def reset(self) -> None:
+        self.map = np.zeros((self.size, self.size), int)
+        self.map[self.size // 2, self.size // 2] = 1
+
+    def get_actions(self) -> dict[str, int]:
+        return {"fireline": 3}
+
+    def update_mitigation(self, lines: list[tuple[int, int, int]]) -> None:
+        for column, row, kind in lines:
+            self.map[row, column] = kind
+
+    def run(self, steps: int) -> tuple[Any, bool]:
+        for _ in range(steps):
+            near = np.pad(self.map == 1, 1)
+            reached = near[2:, 1:-1] | near[:-2, 1:-1] | near[1:-1, 2:] | near[1:-1, :-2]
+            self.map = np.where((self.map == 0) & reached, 1, np.where(self.map == 1, 2, self.map))
+        return self.map.copy(), bool((self.map == 1).any())
+
+
+def test_simfire_itself_is_made_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a stand-in: SimFire wants a Python of its own. docs/wildfire.md tells of a training with the real one."""
+    example = Path(__file__).parents[3] / "examples" / "wildfire" / "simfire"
+    monkeypatch.chdir(shutil.copytree(example, tmp_path / "simfire"))
+    for name, values in (
+        ("simfire", {}),
+        ("simfire.sim", {}),
+        ("simfire.sim.simulation", {"FireSimulation": Simulation}),
+        ("simfire.utils", {}),
+        ("simfire.utils.config", {"Config": lambda config_dict: config_dict}),
+    ):
+        module = types.ModuleType(name)
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, name, module)
+    words = ["harness", "--config-dir", ".", "--config-name", "simfire", "cli.mode=train"]
+    assert main([*words, "stop_conditions.timesteps_total=256"]) == 0
+    assert "256 steps; mean return -0." in capsys.readouterr().out

@@ -36,8 +36,11 @@ def action_space(world: World, *, agents: int) -> spaces.Space[Any]:
 
 def _numbers(world: World, actions: Array, agents: int) -> Array:
     """Actions of ``action_space`` for N environments as numbers [N, agents]."""
-    if actions.dtype.kind not in "iu":
-        raise UsageError(f"actions are whole numbers, got {actions.ravel().tolist()!s:.80}")
+    each = 2 if world.settings.action_space == "multi_discrete" else 1
+    if actions.dtype.kind not in "iu" or actions.size != len(actions) * agents * each:
+        raise UsageError(
+            f"actions are whole numbers, {agents * each} for each fire, got {actions.ravel().tolist()!s:.80}"
+        )
     if world.settings.action_space == "multi_discrete":
         pairs, counts = actions.reshape(len(actions), agents, 2), world.verbs.counts
         if (pairs < 0).any() or (pairs >= counts).any():
@@ -127,6 +130,8 @@ class Wildfire(gymnasium.Env[Any, Any]):
         number = (options or {}).get("scenario")
         if number is None:
             number = self.np_random.integers(2**31)
+        elif not isinstance(number, int | np.integer) or number < 0:
+            raise UsageError(f"the option 'scenario' is {number!r:.80}; it is a number from 0 on")
         self.world.begin(self._everywhere, np.array([number]))
         self._show()
         return self._observe(), self._info(ended=False)

@@ -25,6 +25,7 @@ class Grid:
     cell_size: float | None = None
     west: float = 0.0
     south: float = 0.0
+    no_data: float | None = None  # what stands in cells of which nothing is known
 
 
 def read_grid(path: str | Path) -> Grid:
@@ -99,7 +100,7 @@ def _ascii_grid(path: Path) -> Grid:
     shift = 0.5 * size
     west = head.get("xllcorner", head.get("xllcenter", shift) - shift)
     south = head.get("yllcorner", head.get("yllcenter", shift) - shift)
-    return Grid(values, size, west, south)
+    return Grid(values, size, west, south, head.get("nodata_value"))
 
 
 def _geotiff(path: Path) -> Grid:
@@ -125,5 +126,5 @@ def _band(path: Path, file: Any) -> Grid:
         raise UsageError(f"{path} is in degrees; project it to metres (gdalwarp -t_srs EPSG:5070) first")
     check_cells((file.height, file.width), str(path))
     if place.is_identity:  # what no place was written into
-        return Grid(file.read(1))
-    return Grid(file.read(1), abs(place.a), place.c, place.f + place.e * file.height)
+        return Grid(file.read(1), no_data=file.nodata)
+    return Grid(file.read(1), abs(place.a), place.c, place.f + place.e * file.height, file.nodata)

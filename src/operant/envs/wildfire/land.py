@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ class Land:
             given = np.shape(getattr(self, name))
             if given not in ((), self.shape):
                 raise UsageError(f"{name} is a map of {given}, but elevation is one of {self.shape}")
+        for name in ("cover", "crown_ratio"):
+            value = np.asarray(getattr(self, name))
+            if not ((value >= 0) & (value <= 1)).all():
+                raise UsageError(f"{name} reaches {np.max(value):g}; it is a part between 0 and 1, and not in percent")
+        if not np.isfinite(self.elevation).all():
+            raise UsageError("elevation is not everywhere a number")
         object.__setattr__(self, "rows", fuel_table().rows(self.fuel))
 
     rows: Array = field(init=False, repr=False)  # of the fuel table
@@ -91,12 +98,21 @@ def generate(
     for key in ("count", "octaves", "patches"):
         if key in own and not (is_whole(own[key], 0) and own[key] <= MOST_FORMS):
             raise UsageError(f"{what}.{key} is {own[key]!r:.40}; it is a whole number up to {MOST_FORMS:,}")
-    try:
-        return np.asarray(kinds[kind](*arguments, **own))
-    except TypeError as error:
-        if "keyword argument" not in str(error) and "positional argument" not in str(error):
-            raise
-        raise UsageError(f"{what} of type {kind!r} does not take these settings: {error}") from error
+    check_names(kinds[kind], f"{what} of type {kind!r}", own)
+    return np.asarray(kinds[kind](*arguments, **own))
+
+
+def check_names(function: Callable[..., Any], what: str, own: Mapping[str, Any]) -> None:
+    """Refuse settings that a generator does not have, and tell of one that it needs."""
+    known = {name: one for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    for name in own:
+        if name not in known:
+            raise UsageError(
+                f"{what} has no setting {name!r}{nearest(name, known)}; known: {', '.join(known) or 'none'}"
+            )
+    missing = [name for name, one in known.items() if one.default is one.empty and name not in own]
+    if missing:
+        raise UsageError(f"{what} needs {' and '.join(missing)}")
 
 
 # Terrain: (shape, cell_size, generator) and settings -> elevation in m.

@@ -18,8 +18,9 @@ from operant._util.files import write_file
 from operant._util.plain_yaml import read_yaml
 from operant.envs.rng import seeded
 from operant.envs.vector import Array
-from operant.envs.wildfire.grids import check_cells, read_grid
-from operant.envs.wildfire.land import ASSETS, FUELS, TERRAINS, Land, generate
+from operant.envs.wildfire.grids import Grid, check_cells, read_grid
+from operant.envs.wildfire.land import ASSETS, FUELS, TERRAINS, Land, check_names, generate
+from operant.envs.wildfire.physics.fuels import NO_DATA
 from operant.envs.wildfire.physics.rothermel import Moisture
 from operant.envs.wildfire.physics.spread import Fires, SpreadRates
 from operant.envs.wildfire.simfire import with_simfire
@@ -104,7 +105,7 @@ class ScenarioSettings:
             raise UsageError(f"the maps must have rows and columns, all the same; they are {sorted(shapes)}")
         shape = next(iter(shapes))
         sizes = [grid.cell_size for grid in grids.values() if grid.cell_size]
-        given = {name: grid.values for name, grid in grids.items()}
+        given = {name: _without_gaps(name, grid, self.maps[name]) for name, grid in grids.items()}
         size = sizes[0] if sizes else self.cell_size
         elevation = given.get("elevation")
         if elevation is None:
@@ -127,10 +128,8 @@ class ScenarioSettings:
         kind = str(own.pop("type", "constant"))
         if kind not in WINDS:
             raise UsageError(f"there is no wind of type {kind!r}{nearest(kind, WINDS)}; known: {', '.join(WINDS)}")
-        try:
-            changes, speed, direction = WINDS[kind](land, self.minutes, generator, **own)
-        except TypeError as error:
-            raise UsageError(f"wind of type {kind!r} does not take these settings: {error}") from error
+        check_names(WINDS[kind], f"wind of type {kind!r}", own)
+        changes, speed, direction = WINDS[kind](land, self.minutes, generator, **own)
         times, moistures = self._moistures(land)
         together = np.union1d(changes, times)
         wind = np.maximum(np.searchsorted(changes, together, side="right") - 1, 0)
@@ -152,6 +151,12 @@ class ScenarioSettings:
         for k in range(len(times)):
             now = {name: value[k] if isinstance(value, list | tuple) else value for name, value in wet.items()}
             moisture = fill(_MoistureSettings, now, "moisture")
+            for name, value in vars(moisture).items():
+                most = 1.0 if name.startswith("dead") else 4.0
+                if not 0 <= value <= most:
+                    raise UsageError(
+                        f"moisture.{name} is {value:g}; it is a part of the dry fuel up to {most:g}, 0.06 for 6 %"
+                    )
             made.append(with_moisture(Moisture(**vars(moisture)), land, dry_slopes=dry_slopes))
         return times, made
 
@@ -159,17 +164,25 @@ class ScenarioSettings:
         own = dict(self.ignition)
         kind = own.pop("type", "random")
         if kind == "fixed":
-            cells = [(int(row), int(column)) for row, column in own.pop("cells", [])]
+            given = own.pop("cells", [])
+            if not all(isinstance(cell, list | tuple) and len(cell) == 2 for cell in given):
+                raise UsageError(f"ignition.cells is {given!r:.80}; a list of rows and columns is wanted: [[5, 7], …]")
+            cells = [(int(row), int(column)) for row, column in given]
             wrong = [cell for cell in cells if not (0 <= cell[0] < land.shape[0] and 0 <= cell[1] < land.shape[1])]
             if wrong or not cells:
                 raise UsageError(f"ignition.cells is {cells}: rows and columns on the map of {land.shape} are wanted")
             return tuple(cells)
         if kind != "random":
             raise UsageError(f"there is no ignition of type {kind!r}; known: random, fixed")
-        margin = int(float(own.pop("margin", 0.1)) * min(land.shape))
-        count = int(own.pop("count", 1))
+        part, count = float(own.pop("margin", 0.1)), int(own.pop("count", 1))
         if own:
             raise UsageError(f"ignition of type 'random' does not take {sorted(own)}; known: count, margin")
+        if not 0 <= part < 0.5 or count < 1:
+            raise UsageError(
+                f"ignition.margin and ignition.count are {part:g} and {count}; "
+                "a part of the map less than 0.5, and at least 1, are wanted"
+            )
+        margin = int(part * min(land.shape))
         inside = np.zeros(land.shape, np.bool_)
         inside[margin : land.shape[0] - margin, margin : land.shape[1] - margin] = True
         able = np.flatnonzero(inside & land.burnable)
@@ -179,19 +192,34 @@ class ScenarioSettings:
         return tuple((int(cell) // land.shape[1], int(cell) % land.shape[1]) for cell in chosen)
 
 
+def _without_gaps(name: str, grid: Grid, file: object) -> Array:
+    """The values of a map; where it has none, nothing burns, nothing is worth anything, no canopy stands."""
+    gaps = ~np.isfinite(grid.values) | np.isin(grid.values, NO_DATA)
+    if grid.no_data is not None:
+        gaps |= grid.values == grid.no_data
+    if not gaps.any():
+        return grid.values
+    if name not in ("fuel", "assets", "cover"):
+        raise UsageError(f"{file} has no data in {gaps.sum():,} cells; fill them first, as gdal_fillnodata does")
+    return np.where(gaps, NO_DATA[0] if name == "fuel" else 0, grid.values)
+
+
 def _checksum(map_file: Path) -> str:
     if not map_file.is_file():
         raise UsageError(f"there is no map {map_file}")
     return hashlib.sha256(map_file.read_bytes()).hexdigest()
 
 
-def load_scenario(path: str | Path, seed: int = 0) -> Scenario:
-    """The scenario of a YAML file, ours or SimFire's; maps are looked for beside it."""
+def load_scenario(path: str | Path, seed: int = 0, notes: list[str] | None = None) -> Scenario:
+    """The scenario of a YAML file, ours or SimFire's; maps are looked for beside it.
+
+    What changes in one of SimFire's joins ``notes``, or the log.
+    """
     path = Path(path)
     values = read_yaml(path)
     if not isinstance(values, Mapping):
         raise UsageError(f"{path} holds no settings of a scenario; they are names and values, such as shape: [64, 64]")
-    settings = fill(ScenarioSettings, with_simfire({"simulation": values})["simulation"])
+    settings = fill(ScenarioSettings, with_simfire({"simulation": values}, notes)["simulation"])
     maps = {name: str(path.parent / str(file)) for name, file in settings.maps.items()}
     return replace(settings, maps=maps).make(seed)
 
@@ -293,6 +321,9 @@ class ScenarioSet:
     def __init__(self, settings: ScenarioSettings, chosen: SetSettings, *, step_minutes: float = 1.0) -> None:
         if chosen.split not in ("train", "eval"):
             raise UsageError(f"scenarios.split is {chosen.split!r}; it is train or eval")
+        for name, least in (("count", 0), ("seed", 0), ("population", 1)):
+            if getattr(chosen, name) < least:
+                raise UsageError(f"scenarios.{name} is {getattr(chosen, name)}; it must be at least {least}")
         self.settings, self.chosen, self._step = settings, chosen, step_minutes
         self._condition = Condition(chosen.condition, _FACTS) if chosen.condition else None
         self.make = lru_cache(maxsize=max(64, chosen.count))(settings.make)

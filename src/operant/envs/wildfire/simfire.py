@@ -200,12 +200,18 @@ def _name_the_rest(sections: Mapping[str, Any], notes: list[str]) -> None:
                 notes.append(f"{name}.{key}: {_UNREAD.get(f'{name}.{key}', 'has no counterpart')}")
 
 
-def with_simfire(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of an environment whose ``simulation`` may be a SimFire configuration; what it says there gives way."""
+def with_simfire(settings: Mapping[str, Any], notes: list[str] | None = None) -> dict[str, Any]:
+    """Settings of an environment whose ``simulation`` may be a SimFire configuration; what it says there gives way.
+
+    What changes joins ``notes``, or the log.
+    """
     simulation = settings.get("simulation")
     if not isinstance(simulation, Mapping) or not isinstance(simulation.get("area"), Mapping):
         return dict(settings)
-    translated, notes = from_simfire(simulation)
-    for note in notes:
-        _log.info("SimFire's %s", note)
+    translated, changed = from_simfire(simulation)
+    if notes is not None:
+        notes += changed
+    else:
+        for note in changed:
+            _log.info("SimFire's %s", note)
     return {**translated, **settings, "simulation": translated["simulation"]}

@@ -46,6 +46,8 @@ class Weather:
             raise UsageError(f"moisture holds {len(self.moisture)} values for {count} times")
         if (np.asarray(self.wind_speed) < 0).any():
             raise UsageError("wind_speed must not be negative; turn wind_direction instead")
+        if not (np.isfinite(self.wind_speed).all() and np.isfinite(self.wind_direction).all()):
+            raise UsageError("wind_speed and wind_direction must be numbers")
 
     def at(self, minute: Array) -> Array:
         """Which of the times holds at ``minute``."""
@@ -107,7 +109,11 @@ def _constant(
     speed: float | Sequence[float] = 5.0, direction: float | Sequence[float] = 270.0,
 ) -> Wind:  # fmt: skip
     """One wind for all places and times; two numbers are a range from which it is drawn."""
-    return np.zeros(1), np.array([_drawn(speed, generator)]), np.array([_drawn(direction, generator)])
+    return (
+        np.zeros(1),
+        np.array([_drawn("speed", speed, generator)]),
+        np.array([_drawn("direction", direction, generator)]),
+    )
 
 
 def _gusts(
@@ -123,7 +129,7 @@ def _gusts(
         raise UsageError(
             f"wind.every is {every}; it is minutes from gust to gust, of which there are at most {_MOST_CHANGES:,}"
         )
-    mean, towards = _drawn(speed, generator), _drawn(direction, generator)
+    mean, towards = _drawn("speed", speed, generator), _drawn("direction", direction, generator)
     changes = np.arange(0.0, max(minutes, every), every)
     wander = np.clip(generator.standard_normal((2, len(changes))), -3.0, 3.0)
     for k in range(1, len(changes)):
@@ -141,7 +147,7 @@ def _over_terrain(
     A rule of thumb, not a flow model: ``speed_up`` is the gain from mean height to the top; the part of the wind that
     blows against a slope of 45 degrees is weakened by ``deflection``.
     """
-    mean, comes_from = _drawn(speed, generator), np.radians(_drawn(direction, generator))
+    mean, comes_from = _drawn("speed", speed, generator), np.radians(_drawn("direction", direction, generator))
     spread = land.elevation - land.elevation.mean()
     largest = np.abs(spread).max()
     faster = 1.0 + (speed_up * spread / largest if largest > 0 else 0.0)
@@ -160,6 +166,10 @@ def _given(
     times: Sequence[float], speed: Any, direction: Any,
 ) -> Wind:  # fmt: skip
     """A table: from each of ``times`` (minutes) on, one speed and direction."""
+    if not len(times) == len(speed) == len(direction):
+        raise UsageError(
+            f"wind has {len(times)} times, {len(speed)} speeds and {len(direction)} directions; one each is wanted"
+        )
     return np.asarray(times, float), np.asarray(speed, float), np.asarray(direction, float)
 
 
@@ -186,8 +196,10 @@ def with_moisture(moisture: Moisture, land: Land, *, dry_slopes: float = 0.0) ->
     )
 
 
-def _drawn(value: float | Sequence[float], generator: np.random.Generator) -> float:
+def _drawn(name: str, value: float | Sequence[float], generator: np.random.Generator) -> float:
     if isinstance(value, int | float):
         return float(value)
-    low, high = value
-    return float(generator.uniform(low, high))
+    match value:
+        case [int() | float() as low, int() | float() as high] if low <= high:
+            return float(generator.uniform(low, high))
+    raise UsageError(f"wind.{name} is {value!r:.80}; it is a number, or two of which the first is not the larger")

@@ -184,6 +184,8 @@ class World:
 
         ``actions`` are numbers [N, agents].
         """
+        if not self.scenarios:
+            raise UsageError("a wildfire was stepped before it was reset")
         laid = self._lay(actions)
         self.turn += 1
         now, spread = self.turn, self._everywhere
@@ -195,7 +197,13 @@ class World:
             self.fires.advance(until=np.maximum(now * self.settings.step_minutes, self.fires.clock))
             begun, lost = self._survey()
         ended = (self.fires.upcoming == np.inf) & (self.burning == 0)
-        return np.asarray(self._reward(self._outcome(now, spread, ended, laid, begun, lost)), np.float64), ended
+        reward = np.asarray(self._reward(self._outcome(now, spread, ended, laid, begun, lost)), np.float64)
+        if reward.shape != (self.count,):
+            raise UsageError(
+                f"the reward {self.settings.reward!r} gave an array of {reward.shape} for {self.count} fires; "
+                "it is one number for each"
+            )
+        return reward, ended
 
     def _lay(self, actions: Array) -> Array:
         """Agents lay lines, then move; returns how many cells of line are where the benchmark fire comes."""
@@ -343,8 +351,12 @@ def _check(settings: WildfireSettings) -> None:
     for name in ("agent_speed", "num_agents"):
         if getattr(settings, name) < 1:
             raise UsageError(f"{name} is {getattr(settings, name)}; it must be at least 1")
-    if settings.step_minutes <= 0:
+    if not 0 < settings.step_minutes < math.inf:
         raise UsageError(f"step_minutes is {settings.step_minutes}; it must be a time")
+    if settings.max_episode_steps is not None and settings.max_episode_steps < 1:
+        raise UsageError(f"max_episode_steps is {settings.max_episode_steps}; it must be at least 1")
+    if settings.resample_interval < 0:
+        raise UsageError(f"resample_interval is {settings.resample_interval}; it is a number of episodes, or 0")
     if settings.window < 0:
         raise UsageError(f"window is {settings.window}; it is a number of cells, or 0 for the whole map")
     if settings.frame == "wind" and not settings.window:
@@ -372,10 +384,13 @@ def _wind_frame(scenario: Scenario) -> Array:
 def _given_positions(settings: WildfireSettings, shape: tuple[int, int]) -> Array | None:
     if settings.agent_initialization_method == "automatic":
         return None
-    given = np.array([list(place) for place in settings.initial_agent_positions], np.int64).reshape(-1, 2)
+    try:
+        given = np.array([list(place) for place in settings.initial_agent_positions], np.int64).reshape(-1, 2)
+    except (TypeError, ValueError):
+        given = np.zeros((0, 2), np.int64)
     if len(given) != settings.num_agents or (given < 0).any() or (given >= np.array(shape)).any():
         raise UsageError(
-            f"initial_agent_positions is {given.tolist()}; a row and a column on the map of {shape} "
-            f"for each of the {settings.num_agents} agents are wanted"
+            f"initial_agent_positions is {list(settings.initial_agent_positions)!s:.80}; a row and a column on the map "
+            f"of {shape} for each of the {settings.num_agents} agents are wanted"
         )
     return given

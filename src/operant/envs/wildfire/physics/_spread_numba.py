@@ -202,12 +202,14 @@ def _advance_one(
         for i in range(whole.shape[0]):
             cell = source - whole[i, _OFFSET]
             before = time[cell]
-            if before <= now or fields[0, cell, 0] == np.inf:
+            if before <= now:
                 continue
             following = time[cell + whole[whole[i, _FOLLOWING], _OFFSET]]
             preceding = time[cell + whole[whole[i, _PRECEDING], _OFFSET]]
             if before <= min(now, min(following, preceding)) + least[i]:
                 continue  # nothing that comes by this neighbour can be sooner
+            if fields[0, cell, 0] == np.inf:
+                continue
             if changes.size == 1:
                 best = min(before, _in_steady_weather(time, fields[0], cell, i, now, whole, real))
             else:

@@ -13,7 +13,7 @@ from operant.envs.vector import Array
 from operant.errors import UsageError, nearest
 
 # LANDFIRE marks cells without data so; they burn as little as water does.
-_NO_DATA = (-9999, 32767, 0)
+NO_DATA = (-9999, 32767)  # of LANDFIRE's maps
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FuelTable:
         largest = int(self.number.max())
         lookup = np.full(largest + 1, -1)
         lookup[self.number] = np.arange(len(self.number))
-        known = np.where(np.isin(numbers, _NO_DATA), 98, numbers)
+        known = np.where(np.isin(numbers, (*NO_DATA, 0)), 98, numbers)
         whole = np.where(np.abs(known) < 2**53, known, -1).astype(
             np.int64
         )  # what is not finite is no number of a model
