@@ -4,9 +4,9 @@ their results are kept in `search_quality_peers.json` by version.
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +76,19 @@ def load() -> dict[str, Any]:
     return json.loads(CACHE.read_text()) if CACHE.exists() else {}
 
 
-def results(peer: str, problem: Problem, seeds: Sequence[int]) -> list[list[float]]:
-    """What the peer came to with each seed, from the cache where this version has been run before."""
-    for seed in seeds:
-        if str(seed) not in load().get(VERSION, {}).get(peer, {}).get(problem.name, {}):
+def results(peer: str, problem: Problem, count: int, first_seed: int) -> list[list[float]]:
+    """What the peer came to with so many seeds: those that were run before with this version, whichever they are, and
+    others from `first_seed` on.
+    """
+    known = load().get(VERSION, {}).get(peer, {}).get(problem.name, {})
+    for seed in itertools.count(first_seed):
+        if len(known) >= count:
+            return [known[seed] for seed in sorted(known, key=int)[:count]]
+        if str(seed) not in known:
             found = best_after(peer, problem, seed)
             cache = load()  # another process may have written meanwhile
-            cache.setdefault(VERSION, {}).setdefault(peer, {}).setdefault(problem.name, {})[str(seed)] = found
+            known = cache.setdefault(VERSION, {}).setdefault(peer, {}).setdefault(problem.name, {})
+            known[str(seed)] = found
             text = json.dumps(cache, sort_keys=True, separators=(",", ":")).replace('}},"', '}},\n"')
             CACHE.write_text(text + "\n")
-    row = load()[VERSION][peer][problem.name]
-    return [row[str(seed)] for seed in seeds]
+    raise AssertionError("seeds do not end")

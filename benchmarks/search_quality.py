@@ -1,20 +1,25 @@
-"""How good is the best of 100 trials: each searcher beside its counterpart in Optuna, on the same fresh seeds.
+"""How good is the best of 100 trials: each searcher beside its counterpart in Optuna.
 
-    python benchmarks/search_quality.py [--searchers TpeSearcher,...] [--problems branin,...] [--peer NAME] [--rows]
+    python benchmarks/search_quality.py [--searchers TpeSearcher,...] [--problems branin,...] [--peer NAME]
+    python benchmarks/search_quality.py --report
 
 Minimised; lower is better. Beside the usual functions: noisy ones, 16 trials pending at a time, arguments on a log
-scale, categories, and branches with arguments of their own, of which the best is the narrowest (`hits`: how many
-searches ended in it). A row is worse, or better, when the two-sided Mann-Whitney test says so after Holm's correction
-over all rows of the run. Optuna's results are computed once for each of its versions and kept beside this file.
+scale, categories, and branches with arguments of their own, of which the best is the narrowest (`hits`: the part of the
+searches that ended in it). A row is worse, or better, when the two-sided Mann-Whitney test says so after Holm's
+correction over all rows of the table. What every seed came to is kept beside this file: ours in
+`search_quality_results.json`, Optuna's in `search_quality_peers.json` by its version, where it is not run again.
+`--report` runs nothing and prints the table of all that is kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from _problems import PROBLEMS, Config, Problem, minimise
@@ -34,6 +39,7 @@ COUNTERPARTS = {
 }
 USUAL = "TpeSearcher,CmaEsSearcher,GpSearcher,SkoptSearcher,EvolutionSearcher,RandomSearcher"
 LEVEL = 0.05
+KEPT = Path(__file__).with_name("search_quality_results.json")
 
 
 @dataclass
@@ -57,7 +63,7 @@ class Row:
     def hits(self) -> str:
         if self.problem.better is None:
             return "-"
-        return " / ".join(f"{sum(hit for _, hit in one):.0f}" for one in (self.ours, self.theirs))
+        return " / ".join(f"{statistics.mean(hit for _, hit in one):.2f}" for one in (self.ours, self.theirs))
 
 
 def best_after(searcher_type: str, problem: Problem, seed: int, **options: Any) -> list[float]:
@@ -75,17 +81,40 @@ def best_after(searcher_type: str, problem: Problem, seed: int, **options: Any) 
     )
 
 
-def compare(
-    searcher_type: str, problem: Problem, options: dict[str, Any], first_seed: int, most: int, peer: str | None = None
-) -> Row:
+def compare(searcher: str, problem: Problem, options: dict[str, Any], seeds: range, peer: str, peer_seeds: int) -> Row:
     from _search_peers import results
 
-    seeds = range(first_seed, first_seed + min(problem.seeds, most))
     started = time.process_time()
-    ours = [best_after(searcher_type, problem, seed, **options) for seed in seeds]
+    ours = [best_after(searcher, problem, seed, **options) for seed in seeds]
     seconds = (time.process_time() - started) / len(seeds)
-    peer = peer or COUNTERPARTS[searcher_type]
-    return Row(searcher_type, peer, problem, ours, results(peer, problem, seeds), seconds)
+    theirs = results(peer, problem, min(len(seeds), peer_seeds), seeds[0])
+    return Row(searcher, peer, problem, ours, theirs, seconds)
+
+
+def load() -> dict[str, Any]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+def keep(row: Row, seeds: range) -> None:
+    kept = load()  # another process may have written meanwhile
+    entry = {"first seed": seeds[0], "seconds": round(row.seconds, 3), "results": row.ours}
+    kept.setdefault(row.searcher, {}).setdefault(row.peer, {})[row.problem.name] = entry
+    KEPT.write_text(json.dumps(kept, sort_keys=True, separators=(",", ":")).replace('},"', '},\n"') + "\n")
+
+
+def kept_rows() -> list[Row]:
+    """What was run before, beside all that is known of Optuna's up to as many seeds."""
+    import _search_peers
+
+    peers = _search_peers.load()[_search_peers.VERSION]
+    rows = []
+    for searcher, by_peer in load().items():
+        for peer, by_problem in by_peer.items():
+            for name, entry in by_problem.items():
+                theirs = list(peers[peer][name].values())[: len(entry["results"])]
+                rows.append(Row(searcher, peer, PROBLEMS[name], entry["results"], theirs, entry["seconds"]))
+    order = list(COUNTERPARTS)
+    return sorted(rows, key=lambda row: (order.index(row.searcher), list(PROBLEMS).index(row.problem.name)))
 
 
 def judge(rows: Sequence[Row]) -> list[str]:
@@ -101,41 +130,48 @@ def judge(rows: Sequence[Row]) -> list[str]:
     return verdicts
 
 
+def report(rows: Sequence[Row]) -> None:
+    verdicts = judge(rows)
+    print("\n| searcher | Optuna's | problem | seeds | median | Optuna's | hits | p | | CPU s per search |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for row, verdict in zip(rows, verdicts, strict=True):
+        ours, theirs = row.values()
+        cells = [row.searcher, row.peer, row.problem.name, f"{len(ours)} / {len(theirs)}"]
+        cells += [f"{statistics.median(values):.5g}" for values in (ours, theirs)]
+        cells += [row.hits(), f"{row.p:.2g}", verdict, f"{row.seconds:.2f}"]
+        print("| " + " | ".join(cells) + " |")
+    counts = {verdict: verdicts.count(verdict) for verdict in ("better", "level", "worse")}
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searchers", default=USUAL, help="also TurboSearcher, LamctsSearcher")
     parser.add_argument("--problems", default=",".join(PROBLEMS))
-    parser.add_argument("--option", action="append", default=[], help="name=value for the searcher, as YAML")
+    parser.add_argument("--option", action="append", default=[], help="name=value for the searcher, as YAML: not kept")
     parser.add_argument("--peer", help="Optuna's sampler to compare with instead of the counterpart")
-    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--first-seed", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=100, help="at most so many (20 usually, 100 with branches)")
-    parser.add_argument("--rows", action="store_true", help="show the value of every seed")
+    parser.add_argument("--peer-seeds", type=int, default=100, help="at most so many of Optuna's")
+    parser.add_argument("--report", action="store_true", help="only the table of all that is kept")
     arguments = parser.parse_args()
+    if arguments.report:
+        report(kept_rows())
+        return
     from operant.space import load_yaml
 
     options = {name: load_yaml(value)[0] for name, _, value in (text.partition("=") for text in arguments.option)}
     rows: list[Row] = []
     for searcher in arguments.searchers.split(","):
-        for problem in arguments.problems.split(","):
-            row = compare(searcher, PROBLEMS[problem], options, arguments.first_seed, arguments.seeds, arguments.peer)
+        for problem in (PROBLEMS[name] for name in arguments.problems.split(",")):
+            seeds = range(arguments.first_seed, arguments.first_seed + min(problem.seeds, arguments.seeds))
+            peer = arguments.peer or COUNTERPARTS[searcher]
+            row = compare(searcher, problem, options, seeds, peer, arguments.peer_seeds)
+            if not options:
+                keep(row, seeds)
             rows.append(row)
-            print(f"{searcher} {problem}: p {row.p:.4g}, hits {row.hits()}", flush=True)
-    verdicts = judge(rows)
-    print(
-        "\n| searcher | Optuna's | problem | seeds | median | Optuna median | hits / Optuna's | p | | CPU s per run |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for row, verdict in zip(rows, verdicts, strict=True):
-        ours, theirs = row.values()
-        print(
-            f"| {row.searcher} | {row.peer} | {row.problem.name} | {len(ours)} | {statistics.median(ours):.5g} | "
-            f"{statistics.median(theirs):.5g} | {row.hits()} | {row.p:.3g} | {verdict} | {row.seconds:.2f} |"
-        )
-        if arguments.rows:
-            print("  ours  ", *(f"{value:.5g}" for value in ours))
-            print("  theirs", *(f"{value:.5g}" for value in theirs))
-    counts = {verdict: verdicts.count(verdict) for verdict in ("better", "level", "worse")}
-    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+            print(f"{searcher} {problem.name}: p {row.p:.4g}, hits {row.hits()}", flush=True)
+    report(rows)
 
 
 if __name__ == "__main__":

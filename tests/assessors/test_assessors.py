@@ -61,6 +61,14 @@ class TestMedianStop:
         with pytest.raises(ConfigError, match="measure"):
             MedianStopAssessor(measure="mean")
 
+    def test_recent_values_are_not_held_to_what_noise_may_have_done(self):
+        assessor = MedianStopAssessor(measure="recent")
+        assessor.assess_job("a", reports(*[1.0] * 10))
+        assessor.job_end("a")
+        assert assessor.assess_job("smooth", reports(*[0.9] * 10)) is BAD
+        assert assessor.assess_job("noisy", reports(*(0.9 + 0.3 * (-1) ** (i // 2) for i in range(10)))) is GOOD
+        assert assessor.assess_job("poor", reports(*(0.3 + 0.3 * (-1) ** (i // 2) for i in range(10)))) is BAD
+
     def test_finished_jobs_that_were_shorter_do_not_count(self):
         assessor = MedianStopAssessor()
         assessor.assess_job("a", reports(9.0))

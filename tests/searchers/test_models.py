@@ -11,6 +11,9 @@ from operant.searchers._acquisition import Acquisition, Maximiser
 from operant.searchers._gp_model import GaussianProcess
 from operant.searchers._outputs import Outputs, choose_rows
 from operant.searchers._parzen import Kernels, log_density
+from operant.searchers._surrogate import promising_points
+from operant.searchers.base_searcher import Trial
+from operant.searchers.tpe import TpeSearcher
 from operant.space import build_space
 
 MIXED = build_space(
@@ -67,6 +70,33 @@ def test_an_extended_process_is_the_one_conditioned_on_everything(data):
     for ours, theirs in zip(whole.predict(points), grown.predict(points), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-8)
     assert len(copy) == 20, "the copy did not grow with it"
+
+
+def test_smoothed_results_are_the_means_at_their_points(data):
+    process = GaussianProcess(MIXED.layout)
+    process.fit(*data)
+    assert process.smoothed() == pytest.approx(process.predict(data[0])[0], abs=1e-8)
+    assert np.abs(process.smoothed() - data[1]).max() > 1e-3
+
+
+def test_what_only_refines_a_known_trial_comes_after_what_is_away_from_it():
+    space = build_space([{"type": "Real", "name": f"x{i}", "data": [0.0, 1.0]} for i in range(2)])
+    points = np.random.default_rng(0).random((30, 2))
+    process = GaussianProcess(space.layout)
+    process.fit(points, -np.sum((points - 0.5) ** 2, axis=1))
+    maximiser, candidates = Maximiser(space.layout), np.random.default_rng(1).random((200, 2))
+    options = process, Acquisition("EI", -0.01), maximiser, candidates, 4
+    best = promising_points(*options)[0]
+    assert maximiser.distances(best[None], np.array([0.5, 0.5]))[0] < 0.1
+    far_from_all = promising_points(*options, known=points + 0.2)[0]
+    assert np.array_equal(far_from_all, best)
+    elsewhere = promising_points(*options, known=best[None] + 0.005)[0]
+    assert maximiser.distances(elsewhere[None], best)[0] > 0.1
+
+
+def test_another_category_is_as_far_as_the_ends_of_a_range():
+    one, other = MIXED.encode({"x": 0.2, "k": "a", "n": 3}), MIXED.encode({"x": 0.2, "k": "c", "n": 3})
+    assert Maximiser(MIXED.layout).distances(np.array([one, other]), one).tolist() == [0.0, 1.0]
 
 
 def test_a_process_interpolates_and_is_unsure_far_away(data):
@@ -171,6 +201,27 @@ def test_bandwidths_are_the_distance_to_the_neighbours():
     assert widths == pytest.approx([0.2, 0.2, 0.45, 0.45, least], abs=1e-9) or widths == pytest.approx(
         [0.2, 0.2, 0.45, least, least], abs=1e-9
     )
+
+
+@pytest.mark.parametrize(
+    ("scores", "weights"),
+    [
+        ([0.0, 5.0, 1.0, 2.0], [1.6, 0.4]),  # 4 and 1 above the best of the others
+        ([0.0, 5.0, math.nan, 2.0], [10 / 7, 4 / 7]),
+        ([1.0, 1.0, 1.0, 1.0], [1.0, 1.0]),
+        ([math.nan, 5.0, math.nan, 2.0], [1.0, 1.0]),
+        ([-1e308, 1e308, -1e308, 1e308], [1.0, 1.0]),
+    ],
+)
+def test_good_trials_weigh_by_how_much_better_they_are(scores, weights):
+    searcher = TpeSearcher([{"type": "Real", "name": "x", "data": [0.0, 1.0]}], good_fraction=0.5)
+    for number, score in enumerate(scores):
+        state = "failed" if math.isnan(score) else "finished"
+        searcher._learn(Trial(number, {"x": number / 4}, state=state, score=score))
+    good, found = searcher._good(np.arange(4))
+    assert len(good) == 2 and found == pytest.approx(weights)
+    if scores[1] > scores[3]:
+        assert good.tolist() == [1, 3]
 
 
 def test_outputs_press_the_bad_side_together_and_keep_the_order():

@@ -142,7 +142,7 @@ def test_a_namespace_without_rights_and_a_token_that_has_run_out(
 ) -> None:
     kubernetes.say("create", "serviceaccount", "guest")
     config = yaml.safe_load(Path(kubernetes.kubeconfig).read_text())
-    for seconds, told in ((600, 'cannot get resource "secrets"'), (-600, "Unauthorized")):
+    for seconds, told in ((600, 'User "system:serviceaccount:default:guest" cannot'), (-600, "Unauthorized")):
         config["users"][0]["user"] = {"token": token_of(kubernetes, "guest", seconds)}
         (place / "guest").write_text(yaml.safe_dump(config))
         describe(kubernetes, place, kubeconfig=str(place / "guest"))

@@ -302,6 +302,7 @@ def test_ctrl_c_leaves_a_job_running_and_it_is_listed_followed_and_stopped(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 130 and "endless-1 goes on" in said
+    assert f"`operant cluster logs --address {head.dashboard} endless-1` follows it" in said
     assert main(["cluster", "jobs", "--address", head.dashboard]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert any(line.split()[:2] == ["endless-1", "RUNNING"] and "sleep 600" in line for line in listed)
@@ -345,6 +346,15 @@ def test_who_refuses_jobs_is_told_in_one_sentence(
     assert "the head does not answer" in capsys.readouterr().err
     assert main(["cluster", "jobs", "--address", "head:8265"]) == 1
     assert "that of its dashboard, http://head:8265, not 'head:8265'" in capsys.readouterr().err
+    words = ["--address", head.dashboard, "--no-fetch", "--working-dir", "", "--no-wait", "--name", "twice-1"]
+    assert (
+        main(["cluster", "submit", *words, "--", "true"]) == 0 and capsys.readouterr().err == "operant: job twice-1\n"
+    )
+    assert main(["cluster", "submit", *words, "--", "true"]) == 1
+    assert capsys.readouterr().err.startswith("operant: Ray refuses: Job with submission_id twice-1 already exists.")
+    for verb in ("logs", "stop"):
+        assert main(["cluster", verb, "--address", head.dashboard, "none-1"]) == 1
+        assert capsys.readouterr().err == "operant: the head knows no job none-1; `operant cluster jobs` lists all\n"
     words = [sys.executable, "-m", "operant", "cluster", "jobs", "--address", head.dashboard]
     env = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # Ray reads it once for each process
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)

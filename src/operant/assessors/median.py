@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -28,8 +29,9 @@ class MedianStopAssessor(BaseAssessor):
         min_finished: jobs that must have finished before any is judged. More lose fewer good jobs to the chance of
             which finished first, and save less.
         measure: what finished jobs are measured by at step s: the `average` of their values up to s, as Vizier has it,
-            or of the `recent` ones (five), and a job by the best such average so far. Curves that rise have an average
-            far below where they are, so `recent` stops more jobs; noise weighs little in it.
+            or of the `recent` ones (five), and a job by the best such average so far, together with the error that the
+            noise of its curve leaves in one. Curves that rise have an average far below where they are, so `recent`
+            stops more jobs.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class MedianStopAssessor(BaseAssessor):
             for other, measures in self._measures.items()
             if other != job_id and len(measures) >= step
         ]
-        best = max(_recent(scores) if self.measure == "recent" else scores)
+        best = max(_recent(scores)) + _error(scores) if self.measure == "recent" else max(scores)
         if len(others) >= self.min_finished and best < statistics.median(others):
             return AssessResult.Bad
         return AssessResult.Good
@@ -73,3 +75,12 @@ def _averages(scores: Sequence[float]) -> list[float]:
 def _recent(scores: Sequence[float]) -> list[float]:
     """The average of the last few of the first s values, at place s - 1."""
     return [statistics.fmean(scores[max(0, s - _RECENT) : s]) for s in range(1, len(scores) + 1)]
+
+
+def _error(scores: Sequence[float]) -> float:
+    """The standard error of an average of recent values; a straight rise is no noise."""
+    bends = [first - 2 * second + third for first, second, third in zip(scores, scores[1:], scores[2:], strict=False)]
+    if len(bends) < _RECENT - 2 or not all(map(math.isfinite, bends)):
+        return 0.0
+    # The bends of independent noise have six times its variance.
+    return math.sqrt(statistics.fmean(bend * bend for bend in bends) / 6 / _RECENT)

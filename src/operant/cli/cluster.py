@@ -301,7 +301,7 @@ def submit_and_follow(spec: ClusterSpec | None, address: str | None, request: Jo
 
 
 def _follow(ray: RayCluster, job: str) -> int:
-    from operant.cluster.jobs import follow
+    from operant.cluster.jobs import follow, stop
 
     printed = 0
 
@@ -318,9 +318,10 @@ def _follow(ray: RayCluster, job: str) -> int:
         return follow(ray, job, out, said)
     except KeyboardInterrupt:
         if not _asked_to_stop():
-            said(f"{job} goes on; `operant cluster logs {job}` follows it, `operant cluster stop {job}` ends it")
+            words = f"{ray.option} {job}"
+            said(f"{job} goes on; `operant cluster logs {words}` follows it, `operant cluster stop {words}` ends it")
             return 130
-    if ray.api.call("stop_job", job):
+    if stop(ray, job):
         said(f"{job} is stopped")
     return follow(ray, job, out, said, printed)  # its last words, and what it recorded last
 
@@ -360,11 +361,11 @@ def _logs(args: argparse.Namespace) -> int:
 
 
 def _stop(args: argparse.Namespace) -> int:
-    from operant.cluster.jobs import last_job
+    from operant.cluster.jobs import last_job, stop
 
     with _reach(args) as ray:
         job = last_job(ray, args.job)
-        if not ray.api.call("stop_job", job):
+        if not stop(ray, job):
             raise OperantError(f"{job} does not run any more")
     print(f"{job} is stopped")
     return 0

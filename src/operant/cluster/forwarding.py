@@ -59,7 +59,7 @@ def service_target(cluster: Cluster, text: str) -> Target:
     if found is None:
         if cluster.get(POD, name) is None:
             known = [one["metadata"]["name"] for kind in (SERVICE, POD) for one in cluster.find(kind)]
-            raise UsageError(f"in {cluster.namespace} there is {unknown('service or pod', name, known)}")
+            raise UsageError(f"in {cluster.namespace}: {unknown('service or pod', name, known)}")
         return Target(text, int(number), pod=name)
     spec = found["spec"]
     if not spec.get("selector"):

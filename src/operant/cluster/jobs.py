@@ -73,6 +73,8 @@ class RayCluster:
     def __init__(self, address: str, token: str | None, spec: ClusterSpec | None, cluster: Cluster | None) -> None:
         self.api = JobsApi(lambda: _quiet_client(address, token))
         self.address, self._spec, self._cluster = address, spec, cluster
+        self.option = f"--address {address}" if spec is None else f"-c {spec.name}"
+        """How a command names it."""
 
     @contextmanager
     def port_of_job(self, job: str, port: int) -> Iterator[tuple[str, int]]:
@@ -163,11 +165,12 @@ def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable
     with contextlib.ExitStack() as stack:
         fetcher = _fetcher(ray, job, known, stack, said) if known else None
         away_since: float | None = None
+        seen = False
         while True:
             try:
                 printed = asyncio.run(_tail(ray, job, printed, out))
                 info = ray.api.call("get_job_info", job)
-                away_since = None
+                away_since, seen = None, True
                 if str(getattr(info.status, "value", info.status)) in _OVER:
                     break
             except SiteAwayError as error:
@@ -180,11 +183,11 @@ def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable
                         f"the head has been away for {_AWAY_SECONDS:g} s; the job may still run"
                     ) from None
             except SiteRefusedError as error:
-                if "404" in str(error) or "does not exist" in str(error):
+                if (seen or printed) and _is_unknown(error):
                     raise OperantError(
                         f"the head knows nothing of the job {job}: it has been restarted, and its jobs ended with it"
                     ) from None
-                raise
+                raise _explained(error, job) from None
             time.sleep(0.5)
         if fetcher is not None:
             fetcher.complete.wait(5)
@@ -192,6 +195,22 @@ def follow(ray: RayCluster, job: str, out: Callable[[str], None], said: Callable
             if fetcher.unwritten:
                 said(f"not all that {job} recorded is here: {fetcher.unwritten}; its node has it until its pod goes")
     return exit_code(info)
+
+
+def stop(ray: RayCluster, job: str) -> bool:
+    """End a job; whether it still ran."""
+    try:
+        return bool(ray.api.call("stop_job", job))
+    except SiteRefusedError as error:
+        raise _explained(error, job) from None
+
+
+def _is_unknown(error: SiteRefusedError) -> bool:
+    return "404" in str(error) or "does not exist" in str(error)
+
+
+def _explained(error: SiteRefusedError, job: str) -> OperantError:
+    return UsageError(f"the head knows no job {job}; `operant cluster jobs` lists all") if _is_unknown(error) else error
 
 
 def exit_code(info: Any) -> int:

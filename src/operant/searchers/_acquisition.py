@@ -79,6 +79,7 @@ class Maximiser:
             for i, a in enumerate(arguments)
             if (a.categorical or a.leaf.size <= _MOST_ORDERED) and a.leaf.size > 1
         }
+        self._categories = [i for i, argument in enumerate(arguments) if argument.categorical]
         self._dimensions = len(arguments)
         self._optimize: Any = require("scipy.optimize")
 
@@ -109,6 +110,13 @@ class Maximiser:
         if self._layout.conditional:
             return self._layout.snap_many(points)
         return points
+
+    def distances(self, points: Array, point: Array) -> Array:
+        """Of each point from one: the largest difference of a coordinate, 1 where a category is another."""
+        differences = np.abs(points - point)
+        differences[:, self._categories] = differences[:, self._categories] > 0
+        found: Array = differences.max(axis=1)
+        return found
 
     def active(self, points: Array) -> Array:
         """Which arguments the configuration of each point has."""

@@ -112,6 +112,11 @@ class GaussianProcess:
         variance = self._signal - np.einsum("ij,ij->j", v, v)
         return k.T @ self._alpha, np.sqrt(np.maximum(variance, 1e-12))
 
+    def smoothed(self) -> Array:
+        """The mean at the points it was given: their y without what it takes for noise."""
+        without: Array = self._y - self._noise * self._alpha
+        return without
+
     def draw(self, points: Array, rng: np.random.Generator) -> Array:
         """One function drawn from the posterior, at some points."""
         z = self._features(points)

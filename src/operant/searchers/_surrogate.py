@@ -20,6 +20,9 @@ _ALWAYS_FIT = 60
 _GROWTH = 1.03
 # Candidates that are kept in case the best ones have been tried before.
 _SPARE = 50
+# A point so near to a trial that has ended only refines it; one that is `_AWAY` from there is taken every second time.
+_FINE = 0.01
+_AWAY = 0.1
 
 
 class Surrogate:
@@ -48,8 +51,8 @@ class Surrogate:
             self._rows = np.concatenate([self._rows, new])
             self._process.extend(self._history.points[new], self._outputs(self._history.scores[new]))
             self._used = n
-        y = self._outputs(self._history.scores[self._rows])
-        best = float(y.max())
+        # Not the best result: with noise that is mostly luck, and little seems to improve on it but the unknown.
+        best = float(self._process.smoothed().max())
         if not pending:
             return self._process, best
         points = self._space.encode_many([trial.config for trial in pending])
@@ -156,9 +159,11 @@ def promising_points(
     candidates: np.ndarray,
     n_starts: int,
     fixed: Collection[int] = (),
+    known: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Points by falling acquisition: those found by local search (with a Gaussian process) that leaves the fixed
-    choices alone, then candidates.
+    choices alone, then candidates. With `known` trials, candidates away from the best point come first where that would
+    only refine one of them: a search that has come to the bottom of a valley looks for others, too.
     """
 
     def value(points: np.ndarray) -> np.ndarray:
@@ -178,4 +183,8 @@ def promising_points(
     starts = spread(candidates, order, n_starts)
     improved = [maximiser.improve(candidates[i], value, gradient, fixed=fixed) for i in starts]
     improved.sort(key=lambda one: -one[1])
+    if known is not None and improved and maximiser.distances(known, improved[0][0]).min() < _FINE:
+        away = maximiser.distances(candidates[order], improved[0][0]) > _AWAY
+        spare = [candidates[i] for i in order[away][:_SPARE]] + spare
+        return spare + [point for point, _ in improved]
     return [point for point, _ in improved] + spare

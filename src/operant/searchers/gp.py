@@ -85,5 +85,9 @@ class GpSearcher(BaseSearcher):
             model, best = self._surrogate.model(self.pending, self.seed)
             candidates = self._maximiser.candidates(rng, self.n_candidates, best_points(self._history, 5))
             candidates, rows, fixed = self._explorer.choose(rng, candidates)
+            # Every second time, or a search would refine one place to its end.
+            known = self._history.points if rng.random() < 0.5 else None
             best = best if rows is None else self._surrogate.best_of(rows)
-            return promising_points(model, Acquisition("EI", best), self._maximiser, candidates, self.n_starts, fixed)
+            return promising_points(
+                model, Acquisition("EI", best), self._maximiser, candidates, self.n_starts, fixed, known
+            )

@@ -154,9 +154,11 @@ class SkoptSearcher(BaseSearcher):
             model, best = self._model(rng)
             candidates = self._maximiser.candidates(rng, self._n_points // 2, best_points(self._history, 5))
             candidates, rows, fixed = self._explorer.choose(rng, candidates)
+            # Every second time, or a search would refine one place to its end.
+            known = self._history.points if rng.random() < 0.5 else None
             best = best if rows is None or self.base_estimator != "GP" else self._surrogate.best_of(rows)
             acquisition = Acquisition(function, best, self._xi, self._kappa)
-            return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts, fixed)
+            return promising_points(model, acquisition, self._maximiser, candidates, self._n_starts, fixed, known)
 
     def _model(self, rng: np.random.Generator) -> tuple[Model, float]:
         if self.base_estimator == "GP":

@@ -48,8 +48,10 @@ def refusal(error: Exception) -> OperantError:
     """What went wrong between us and a head, as an error of ours."""
     if isinstance(error, OSError):
         return SiteAwayError(f"the head does not answer: {str(error).splitlines()[0][:200]}")
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # A failure of the server's comes as its traceback with a full stop below.
+    lines = [line for line in str(error).splitlines() if any(one.isalnum() for one in line)] or [type(error).__name__]
+    told = re.sub(r"^\w+Error: ", "", lines[-1].strip())[:300]
     # Until a node's agent is up, submitting is an error of the server's.
     if re.search(r"status code (5\d\d|429)", str(error)) and "already exists" not in str(error):
-        return SiteAwayError(lines[-1][:300])
-    return SiteRefusedError(f"Ray refuses: {lines[-1][:300]}")
+        return SiteAwayError(told)
+    return SiteRefusedError(f"Ray refuses: {told}")
