@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from operant.algorithms.bounds import check_bounds
 from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, named, same
 from operant.errors import UsageError
 from operant.settings import setting
@@ -86,10 +87,7 @@ class QSettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        if min(self.train_every, self.batch, self.buffer, self.n_step) < 1 or self.updates < 0:
-            raise UsageError("DQN needs train_every, batch, buffer and n_step from 1 up, updates from 0 up")
-        if not 0.0 < self.target_rate <= 1.0:
-            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from operant.algorithms.base import BaseAlgorithm
+from operant.algorithms.bounds import check_bounds
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.errors import UsageError
@@ -36,6 +37,7 @@ class _EvolutionSettings:
     linear: bool = setting(True, "a linear policy, as in the paper of ARS; false: the network that `model` describes")
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if self.directions < 1 or self.noise <= 0:
             raise UsageError("algorithm.directions is at least 1, algorithm.noise above 0")
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from operant.algorithms.base import recorded_actions
+from operant.algorithms.bounds import check_bounds
 from operant.algorithms.contracts import Array, DataSpec, Metrics
 from operant.algorithms.dialects import Machin, Rule, same
 from operant.algorithms.errors import DivergedError
@@ -45,6 +46,7 @@ class BCSettings:
     optimizer_eps: float = setting(1e-8, "ε of the optimizer; larger: smaller steps where gradients are tiny")
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if min(self.batch, self.updates) < 1:
             raise UsageError("behaviour cloning needs batch and updates from 1 up")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from operant.algorithms.bounds import check_bounds
 from operant.algorithms.dialects import Machin, Rule
 from operant.algorithms.off_policy_settings import OffPolicySettings
 from operant.errors import UsageError
@@ -56,13 +57,9 @@ class MADDPGSettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        for name in ("train_every", "batch", "buffer", "target_every", "sub_policies"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"algorithm.{name} is {getattr(self, name)}; it must be at least 1")
-        if self.updates < 0:
-            raise UsageError(f"algorithm.updates is {self.updates}; it must be at least 0")
-        if not 0.0 < self.target_rate <= 1.0:
-            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+        check_bounds(self)
+        if self.sub_policies < 1:
+            raise UsageError(f"algorithm.sub_policies is {self.sub_policies}; it must be at least 1")
 
 
 _FAMILY = OffPolicySettings.machin

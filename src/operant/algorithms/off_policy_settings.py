@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from operant.algorithms.bounds import check_bounds
 from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, same
 from operant.errors import UsageError
 from operant.settings import setting
@@ -69,14 +70,7 @@ class OffPolicySettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        whole = ("train_every", "batch", "buffer", "n_step", "target_every", "actor_every", "critics")
-        for name in whole:
-            if getattr(self, name) < 1:
-                raise UsageError(f"algorithm.{name} is {getattr(self, name)}; it must be at least 1")
-        if self.updates < 0:
-            raise UsageError(f"algorithm.updates is {self.updates}; it must be at least 0")
-        if not 0.0 < self.target_rate <= 1.0:
-            raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {self.target_rate}")
+        check_bounds(self)
 
 
 # -- how others spell these settings ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from operant.algorithms.bounds import check_bounds
 from operant.algorithms.dialects import COMMON_RULES, MACHIN_OWN, DIEngine, Machin, Rule, Values, both, same
 from operant.errors import UsageError
 from operant.settings import setting
@@ -44,8 +45,7 @@ class OnPolicySettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        if self.rollout < 1:
-            raise UsageError(f"algorithm.rollout is {self.rollout}; it must be at least 1")
+        check_bounds(self)
 
 
 # -- how others spell these settings ----------------------------------------------------------------------------------
