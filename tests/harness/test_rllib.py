@@ -41,6 +41,36 @@ def test_every_word_of_today_is_one_of_the_installed_ray() -> None:
             assert name in _parameters(config, _METHODS[group]), (old, new)
 
 
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")  # RLlib's own
+def test_mistakes_are_found_before_anything_starts() -> None:
+    from operant.harness.rllib import algorithm_config
+    from operant.harness.tree import make_plan
+
+    for override, message in {
+        "algo.name=ppo": "did you mean 'PPO'",
+        "environment.env=null": "environment.env is a Gymnasium id",
+        "++environment.env_config=3": "environment: RLlib's environment.. says",
+        "rollouts.num_env_runners=many": "rollouts.num_env_runners is a number, got 'many'",
+        "rollouts.num_envs_per_env_runner=0": "must be larger 0",
+        "++rollouts.batch_mode=nope": "must be one of",
+        "training.lr=x": "training.lr is a number, got 'x'",
+        "++training.use_kl_loss=maybe": "use_kl_loss is true or false",
+        "++training.nope=3": "there is no training.nope",
+        "evaluation.evaluation_interval=often": "evaluation_interval is a whole number from 0 up",
+        "++evaluation.evaluation_config=3": "evaluation_config is a group of settings",
+        "++multi_agent={policies: 3}": "policies is a list of names",
+        "++film.frames=x": "film.frames is a whole number",
+        "++callbacks=[os.path.join]": "is no RLlibCallback",
+        "++model.module=os.path.join": "is no RLModule",
+        "++model.use_lstm=maybe": "use_lstm is true or false",
+        "debugging.seed=x": "debugging.seed is a whole number",
+        "framework.framework=tf2": "it is 'torch'",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            algorithm_config(make_plan(composed("ppo", "algo.library=rllib", override)))
+
+
 SMALL = ("algo.library=rllib", "rollouts.num_envs_per_env_runner=1", "training.train_batch_size_per_learner=256")
 SMALL += ("stop_conditions.training_iteration=2", "training.num_epochs=1", "checkpoint.checkpoint_frequency=1")
 SMALL += ("checkpoint.num_to_keep=1", "evaluation.evaluation_interval=1", "evaluation.evaluation_duration=1")

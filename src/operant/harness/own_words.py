@@ -238,17 +238,10 @@ def own_settings(plan: Plan) -> tuple[Values, Values]:
 def _policies(plan: Plan) -> Values:
     """Which agent has which policy. One policy is what agents of a kind share anyway."""
     told = given(plan, "multi_agent")
-    names = told.get("policies") or []
-    if not isinstance(names, (list, Mapping)):
-        raise UsageError(f"multi_agent.policies is a list of names, got {names!r:.80}")
-    policies = [str(name) for name in names]
+    policies = [str(name) for name in told.get("policies") or []]
     if len(policies) < 2:
         return {}
     mapping = told.get("policy_mapping_fn")
-    if not isinstance(mapping, (str, Mapping, type(None))):
-        raise UsageError(
-            f"multi_agent.policy_mapping_fn is a table of agents and policies, or a dotted path, got {mapping!r:.80}"
-        )
     if mapping is None:
         raise UsageError(
             f"multi_agent.policies names {len(policies)} policies: multi_agent.policy_mapping_fn says which agent "

@@ -16,7 +16,7 @@ from operant.harness.loggers import loggers_of
 from operant.harness.objects import made, named
 from operant.harness.results import STEPS, Heard, Report, Result, StopConditions, films_of, flatten, machine_load
 from operant.harness.rllib_checkpoints import Checkpoints, find_checkpoint
-from operant.harness.tree import Plan, environment_name, flag, given
+from operant.harness.tree import Plan, environment_name, flag, given, mapping, whole
 from operant.tracking import SummaryWriter
 from operant.training.plugins import Recording
 from operant.training.training import Observer, Silent
@@ -43,17 +43,22 @@ def algorithm_config(plan: Plan) -> Any:
     for group, method in _METHODS.items():
         values = {key: made(value, f"{group}.{key}") for key, value in given(plan, group).items()}
         _check_keys(plan, config, group)
+        _check_kinds(plan, group, values, config)
         if group == "environment":
             values["env"] = _environment(environment_name(plan))
         if group == "evaluation":
             values = _evaluation(plan, values)
         if "policy_mapping_fn" in values:
             values["policy_mapping_fn"] = policy_mapping(values["policy_mapping_fn"])
-        if values:
-            getattr(config, method)(**values)
+        try:
+            if values:
+                getattr(config, method)(**values)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UsageError(f"{group}: RLlib's {method}() says: {str(error).splitlines()[0]}") from None
     if plan.tree.get("callbacks") or given(plan, "film").get("frames"):
         config.callbacks(_callbacks(plan))
     _set_model(plan, config)
+    whole(plan, "debugging.seed", 0)
     config.debugging(**given(plan, "debugging"))
     return config
 
@@ -85,10 +90,25 @@ def _check_keys(plan: Plan, config: Any, group: str) -> None:
             raise plan.unknown(f"{group}.{key}", taken, f"RLlib's {type(config).__name__}.{_METHODS[group]}()")
 
 
+def _check_kinds(plan: Plan, group: str, values: Mapping[str, Any], usual: Any) -> None:
+    """RLlib takes words in the place of numbers, and falls over them later."""
+    for key, value in values.items():
+        default = getattr(usual, key, None)
+        if isinstance(default, bool):
+            right, what = isinstance(value, bool), "true or false"
+        else:
+            word = isinstance(value, str) and value != "auto"
+            right, what = not (word and isinstance(default, (int, float))), "a number"
+        if not right:
+            raise UsageError(f"{group}.{key}{plan.origins.of(f'{group}.{key}')} is {what}, got {value!r:.80}")
+
+
 def _evaluation(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
     """What `evaluation()` gets; its environments are drawn where films are asked for."""
-    if given(plan, "film").get("frames"):
-        config = dict(values.get("evaluation_config") or {})
+    if "evaluation_interval" in values:
+        whole(plan, "evaluation.evaluation_interval", 0)
+    config = dict(mapping(plan, "evaluation.evaluation_config", values.get("evaluation_config")))
+    if whole(plan, "film.frames", 0):
         drawn = {**given(plan, "environment").get("env_config", {}), "render_mode": "rgb_array"}
         values["evaluation_config"] = {**config, "env_config": {**drawn, **(config.get("env_config") or {})}}
     if not values.get("evaluation_config"):
@@ -99,11 +119,17 @@ def _evaluation(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
 def _callbacks(plan: Plan) -> list[Any]:
     from functools import partial
 
+    from ray.rllib.callbacks.callbacks import RLlibCallback
+
     from operant.harness.callbacks import OperantRLlibCallback
 
-    found = [named(name, "callbacks") for name in plan.tree.get("callbacks") or []]
-    frames = given(plan, "film").get("frames")
-    return [*found, partial(OperantRLlibCallback, frames=int(frames))] if frames else found
+    found = []
+    for name in plan.tree.get("callbacks") or []:
+        found.append(named(name, "callbacks"))
+        if not (isinstance(found[-1], type) and issubclass(found[-1], RLlibCallback)):
+            raise UsageError(f"callbacks: {name!r} is no RLlibCallback; algo.library=rllib takes classes of it")
+    frames = whole(plan, "film.frames", 0)
+    return [*found, partial(OperantRLlibCallback, frames=frames)] if frames else found
 
 
 def policy_mapping(said: Any) -> Any:
@@ -154,6 +180,7 @@ def _set_model(plan: Plan, config: Any) -> None:
     for key in values:
         if key not in known:
             raise plan.unknown(f"model.{key}", {*known, "module"}, "RLlib's DefaultModelConfig")
+    _check_kinds(plan, "model", values, DefaultModelConfig())
     if values:
         config.rl_module(model_config=values)
 

@@ -188,6 +188,17 @@ def _check_values(plan: Plan) -> None:
     callbacks = plan.tree.get("callbacks") or []
     if not isinstance(callbacks, list) or not all(isinstance(one, str) for one in callbacks):
         raise UsageError(f"callbacks is a list of dotted paths, got {callbacks!r}")
+    agents = given(plan, "multi_agent")
+    if not isinstance(agents.get("policies", []), (list, Mapping)):
+        raise UsageError(f"multi_agent.policies is a list of names, got {agents['policies']!r:.80}")
+    if not isinstance(agents.get("policy_mapping_fn", ""), (str, Mapping)):
+        raise UsageError(
+            "multi_agent.policy_mapping_fn is a table of agents and policies, or a dotted path, got "
+            f"{agents['policy_mapping_fn']!r:.80}"
+        )
+    framework = given(plan, "framework").get("framework", "torch")
+    if framework != "torch":
+        raise UsageError(f"framework.framework is {framework!r:.80}; it is 'torch', which both libraries have today")
     level = debugging.get("log_level", "WARN")
     if level not in _LEVELS:
         raise UsageError(f"debugging.log_level is {level!r}{nearest(str(level), _LEVELS)}; it is {', '.join(_LEVELS)}")

@@ -33,6 +33,9 @@ def test_a_short_training_saves_more_than_chance(preset: str, steps: int, tmp_pa
     learned = BENCHMARK["saved"](env, lambda env, obs: player.act(obs, env.action_mask), 5)
     chance = BENCHMARK["by_rule"]("random", config, 5)["saved"]
     assert learned > 1.5 * chance
+    if preset == "wildfire-ppo":
+        two = BENCHMARK["saved"](BENCHMARK["make"](config, num_agents=2), BENCHMARK["each"](player), 5)
+        assert two > learned + 0.05
 
 
 def test_agents_that_learn_nothing_fight_as_they_should() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.envs.wildfire.fires import RICH, deterministic, ring
 
+from operant.envs import make_env
 from operant.envs.wildfire import WildfireVector
 from operant.envs.wildfire.rendering import draw_frame
 from operant.envs.wildfire.verbs import AGENT
@@ -31,6 +32,14 @@ def test_pictures_show_the_fire_that_nobody_fights_beside_this_one() -> None:
     frame = env.render()[:500]  # without the key below
     fought, alone = ((half.max(-1) < 100).sum() for half in np.array_split(frame, 2, axis=1))
     assert alone > 2 * fought > 0
+
+
+@pytest.mark.parametrize("name", ["Wildfire", "WildfireVector", "parallel:WildfireParallel"])
+def test_every_door_has_pictures(name: str) -> None:
+    target = f"operant.envs.wildfire.{name}" if ":" in name else f"operant.envs.wildfire:{name}"
+    env = make_env(target, 2, seed=0, simulation=RICH)
+    env.reset()
+    assert env.render_frame(1).ndim == 3
 
 
 def test_a_window_shows_the_frames_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

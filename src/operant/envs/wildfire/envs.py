@@ -115,7 +115,7 @@ class Wildfire(gymnasium.Env[Any, Any]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # type: ignore[misc]
 
-    def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:
+    def __init__(self, *, render_mode: str | None = "rgb_array", **settings: Any) -> None:
         if render_mode not in (None, "rgb_array", "human"):
             raise UsageError(f"render_mode is {render_mode!r}; a wildfire is drawn as 'rgb_array' or 'human'")
         self.render_mode = render_mode

@@ -29,7 +29,7 @@ class WildfireParallel(ParallelEnv):  # type: ignore[misc,type-arg,unused-ignore
 
     metadata: ClassVar[dict[str, Any]] = {"name": "wildfire_v0", "render_modes": ["rgb_array"], "render_fps": 10}
 
-    def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:
+    def __init__(self, *, render_mode: str | None = "rgb_array", **settings: Any) -> None:
         self.render_mode = render_mode
         self.world = World(fill(WildfireSettings, {"num_agents": 2, **with_simfire(settings)}), 1)
         if self.world.settings.action_space != "discrete":
