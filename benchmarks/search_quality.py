@@ -103,7 +103,7 @@ def keep(row: Row, seeds: range) -> None:
 
 
 def kept_rows() -> list[Row]:
-    """What was run before, beside all that is known of Optuna's up to as many seeds."""
+    """What was run before, beside all that is known of Optuna's."""
     import _search_peers
 
     peers = _search_peers.load()[_search_peers.VERSION]
@@ -111,8 +111,9 @@ def kept_rows() -> list[Row]:
     for searcher, by_peer in load().items():
         for peer, by_problem in by_peer.items():
             for name, entry in by_problem.items():
-                theirs = list(peers[peer][name].values())[: len(entry["results"])]
-                rows.append(Row(searcher, peer, PROBLEMS[name], entry["results"], theirs, entry["seconds"]))
+                problem, theirs = PROBLEMS[name], peers[peer][name]
+                known = [theirs[seed] for seed in sorted(theirs, key=int)[: problem.seeds]]
+                rows.append(Row(searcher, peer, problem, entry["results"], known, entry["seconds"]))
     order = list(COUNTERPARTS)
     return sorted(rows, key=lambda row: (order.index(row.searcher), list(PROBLEMS).index(row.problem.name)))
 
