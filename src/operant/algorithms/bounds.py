@@ -7,7 +7,7 @@ from typing import Any
 
 from operant.errors import UsageError
 
-_COUNTS = ("rollout", "train_every", "batch", "buffer", "n_step", "target_every", "actor_every", "critics")
+_COUNTS = ("rollout", "train_every", "batch", "buffer", "n_step", "actor_every", "critics")
 _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(_COUNTS, (1, math.inf)),
     **dict.fromkeys(("gamma", "gae_lambda", "priority_beta", "exploration_start", "exploration_end"), (0, 1)),
@@ -16,9 +16,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
-def check_bounds(settings: Any) -> None:
-    """Refuse settings that mean nothing; not a number is one of them."""
-    for name, (low, high) in _BOUNDS.items():
+def check_bounds(settings: Any, *counts: str) -> None:
+    """Refuse settings that mean nothing, such as what is not a number; `counts` are names of others from 1 up."""
+    for name, (low, high) in (_BOUNDS | dict.fromkeys(counts, (1, math.inf))).items():
         value = getattr(settings, name, None)
         if value is None or low <= value <= high:
             continue

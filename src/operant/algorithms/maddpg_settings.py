@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from operant.algorithms.bounds import check_bounds
 from operant.algorithms.dialects import Machin, Rule
 from operant.algorithms.off_policy_settings import OffPolicySettings
-from operant.errors import UsageError
 from operant.settings import setting
 
 
@@ -57,9 +56,7 @@ class MADDPGSettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        check_bounds(self)
-        if self.sub_policies < 1:
-            raise UsageError(f"algorithm.sub_policies is {self.sub_policies}; it must be at least 1")
+        check_bounds(self, "target_every", "sub_policies")
 
 
 _FAMILY = OffPolicySettings.machin

@@ -70,7 +70,7 @@ class OffPolicySettings:
     machin: ClassVar[Machin]
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_bounds(self, "target_every")
 
 
 # -- how others spell these settings ----------------------------------------------------------------------------------
