@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.errors import UsageError
 from operant.settings import setting
-
-if TYPE_CHECKING:
-    pass
 
 _KEPT = 256  # directions that are remembered: each is asked for whenever an episode ends
 

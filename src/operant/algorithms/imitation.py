@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +24,6 @@ from operant.models.builders import build_critics
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
-
-if TYPE_CHECKING:
-    pass
 
 _EXPERT = "recorded transitions to learn from: a file as `operant record` writes it, or minari:NAME"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +23,6 @@ from operant.models.builders import build_actor_critic
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
 from operant.models.observations import to_array, to_tensors
-
-if TYPE_CHECKING:
-    pass
 
 _FIELDS = ("obs", "action", "reward", "terminated", "truncated", "final_obs", "final_at", "mask")
 _NOTHING: dict[str, Any] = {}

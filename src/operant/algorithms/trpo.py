@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from operant.algorithms.on_policy_settings import OnPolicySettings
 from operant.errors import UsageError
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Fetcher:
                     unwritten = unwritten or f"{os.strerror(error.errno)} ({path})"
                     connection.close()  # what is left of an answer; the next question opens it again
             if unwritten and not self.unwritten:
-                self._said(f"what the job records cannot be written to {self._root}: {unwritten}; make room for it")
+                self._said(f"what the job records cannot be written to {self._root}: {unwritten}; it is tried again")
             self.unwritten = unwritten
             if listed["code"] is None or unwritten:
                 return False

@@ -41,9 +41,8 @@ class FuelTable:
         lookup = np.full(largest + 1, -1)
         lookup[self.number] = np.arange(len(self.number))
         known = np.where(np.isin(numbers, (*NO_DATA, 0)), 98, numbers)
-        whole = np.where(np.abs(known) < 2**53, known, -1).astype(
-            np.int64
-        )  # what is not finite is no number of a model
+        # What is not finite is no number of a model.
+        whole = np.where(np.abs(known) < 2**53, known, -1).astype(np.int64)
         rows = lookup[np.clip(whole, 0, largest)]
         wrong = (rows < 0) | (whole < 0) | (whole > largest)
         if wrong.any():
