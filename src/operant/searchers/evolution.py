@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import fraction, positive, whole_number
-from operant.searchers._branches import EXPLORATION, Branches
+from operant.searchers._branches import BranchSteps
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
@@ -29,9 +29,9 @@ class EvolutionSearcher(BaseSearcher):
 
     Args:
         population_size: how many individuals can be parents.
-        mutate_prob: the chance of an argument to change: a number moves a little, another value is drawn
-        anew. gen_trial_limit: how often parents are drawn to get a child that was never born before; after
-        that a random new individual takes its place.
+        mutate_prob: the chance of an argument to change: a number moves a little, another value is drawn anew.
+        gen_trial_limit: how often parents are drawn to get a child that was never born before; after that a random
+            new individual takes its place.
         mutate_scale: how far a number moves, as a part of its range (standard deviation).
         tournament: individuals that compete to be a parent.
     """
@@ -59,16 +59,12 @@ class EvolutionSearcher(BaseSearcher):
         self._design = Design("lhs", self.space.dimensions, self.seed, self.population_size)
         self._categorical = np.array([a.categorical for a in self.space.layout.arguments])
         self._population: list[_Individual] = []
-        # The same of each branch of a space with conditions: whole branches die out in a common population.
-        self._branches = Branches(self.space) if self.space.layout.conditional else None
-        self._islands: dict[bytes, list[_Individual]] = {}
+        # Whole branches of a space with conditions die out in a population.
+        self._steps = BranchSteps(self.space)
 
     def _learn(self, trial: Trial) -> None:
-        self._enter(self._population, trial)
-        if self._branches is not None:
-            self._enter(self._islands.setdefault(self._branches.key(trial.config), []), trial)
-
-    def _enter(self, population: list[_Individual], trial: Trial) -> None:
+        self._steps.learn(trial)
+        population = self._population
         for place, (_, number, _) in enumerate(population):
             if number == trial.number:
                 del population[place]
@@ -100,45 +96,35 @@ class EvolutionSearcher(BaseSearcher):
             config = self.space.decode(self._design.point(number))
             if self.is_new(config):
                 return Proposal(number, config)
+        elif (step := self._steps.propose(rng)) is not None and self.is_new(step):
+            return Proposal(number, step)
         elif len(self._population) >= 2:
-            population, fixed = self._parents(rng)
             for _ in range(self.gen_trial_limit):
-                parent, point = self._child(rng, population, fixed)
+                parent, point = self._child(rng)
                 config = self.space.decode(point)
                 if self.is_new(config):
                     return Proposal(number, config, parent=parent)
         fresh = self.fresh(rng)
         return None if fresh is None else Proposal(number, fresh)
 
-    def _parents(self, rng: np.random.Generator) -> tuple[list[_Individual], np.ndarray]:
-        """Those that may be parents, and the choices that their child keeps: all, or now and then a random branch."""
-        if self._branches is not None and rng.random() < EXPLORATION:
-            island = self._islands.get(self._branches.random_key(rng), [])
-            if len(island) >= 2:
-                return island, self._branches.choices
-        return self._population, np.empty(0, dtype=int)
-
-    def _child(
-        self, rng: np.random.Generator, population: list[_Individual], fixed: np.ndarray
-    ) -> tuple[int, np.ndarray]:
+    def _child(self, rng: np.random.Generator) -> tuple[int, np.ndarray]:
         # The population is in order, so the winner of a tournament is the lowest place drawn.
-        places = rng.integers(len(population), size=(2, self.tournament)).min(axis=1)
-        _, number, mother = population[int(places[0])]
-        father = population[int(places[1])][2]
+        places = rng.integers(len(self._population), size=(2, self.tournament)).min(axis=1)
+        _, number, mother = self._population[int(places[0])]
+        father = self._population[int(places[1])][2]
         child = mother.copy()
         start, stop = np.sort(rng.integers(len(child) + 1, size=2))
         child[start:stop] = father[start:stop]
         if self.space.layout.conditional:
             # An argument that neither parent had may be anywhere when it becomes active.
             child = np.where(np.isnan(child), rng.random(len(child)), child)
-        return number, self._mutate(child, rng, fixed)
+        return number, self._mutate(child, rng)
 
-    def _mutate(self, child: np.ndarray, rng: np.random.Generator, fixed: np.ndarray) -> np.ndarray:
+    def _mutate(self, child: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         changed = rng.random(len(child)) < self.mutate_prob
         if not changed.any():
             # A copy of a parent is no new individual.
             changed[rng.integers(len(child))] = True
-        changed[fixed] = False
         moved = child + rng.normal(0.0, self.mutate_scale, len(child))
         # Reflection at the ends: clipping would pile up individuals on the border.
         moved = 1.0 - np.abs(1.0 - np.abs(moved) % 2.0)
