@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/mujoco.py [STUDY ...] [--out FOLDER] [--workers N] [--only NAME,...] [--report]
 
-Each study is a function, a number of samples and fresh seeds from 1,000 on. Outcomes are kept in FOLDER, one line for
-each search, so a run that was broken off goes on with the search that was not finished. `--report` runs nothing and
-prints the tables of what is there. Optuna's TPE is multivariate, its default. `--speed` measures, in CPU-seconds,
+Each study is a function, a number of samples and fresh seeds from 1,000 on. Outcomes are kept in FOLDER (by default
+`mujoco_results` beside this file), one line for each search, so a run that was broken off goes on with the search that
+was not finished. `--report` runs nothing and prints the tables of what is there. Optuna's TPE is multivariate, its default. `--speed` measures, in CPU-seconds,
 episodes beside a loop over Gymnasium's environment with a policy in torch, and the proposals of LA-MCTS.
 """
 
@@ -32,6 +32,7 @@ from operant.space import Container
 
 OURS = ("lamcts", "lamcts-no-tree", "lamcts-turbo", "cmaes", "turbo", "random")
 OPTUNAS = {"Optuna TPE": "TPE", "Optuna CMA-ES": "CMA-ES", "Optuna GP": "GP"}
+KEPT = Path(__file__).with_name("mujoco_results")
 # Its Gaussian process takes seconds for a proposal.
 USUAL = (*OURS, "Optuna TPE", "Optuna CMA-ES")
 
@@ -207,7 +208,7 @@ def _gymnasium_loop(environment: str) -> Callable[[np.ndarray, int], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
-    parser.add_argument("--out", type=Path, default=Path("bench"))
+    parser.add_argument("--out", type=Path, default=KEPT)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", default=",".join(USUAL), help="searchers; also Optuna GP")
     parser.add_argument("--seeds", type=int, default=math.inf, help="at most so many of a study's seeds")

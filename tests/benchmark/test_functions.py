@@ -33,7 +33,7 @@ def test_a_rover_that_goes_straight_is_worth_more_than_one_that_wanders():
 @pytest.mark.parametrize("name", FORMULAS)
 def test_every_formula_can_be_searched(name):
     outcome = run_search("random", {"type": "RandomSearcher"}, make_function(name), 0, 5)
-    assert outcome.samples == 5 and np.isfinite(outcome.best) and outcome.curve == sorted(outcome.curve)
+    assert outcome.samples == 5 and np.isfinite(outcome.best) and outcome.curve() == sorted(outcome.curve())
 
 
 def test_the_number_of_arguments_decides_where_there_is_no_name():

@@ -22,7 +22,8 @@ def test_a_comparison_goes_on_where_it_was(tmp_path):
 
 
 def outcome(seed, hit, **more):
-    return Outcome("lamcts", "swimmer", seed, hit or 100, 300.0 + seed, 100, 3, hit=hit, curve=[1.0, 2.0], **more)
+    rises = [(1, 1.0), (2, 2.0)]
+    return Outcome("lamcts", "swimmer", seed, hit or 100, 300.0 + seed, 100, 3, hit=hit, rises=rises, **more)
 
 
 def test_the_table_counts_misses_as_never_reached():
@@ -35,9 +36,10 @@ def test_the_table_counts_misses_as_never_reached():
 def test_curves_have_median_and_quartiles_over_samples_and_over_episodes():
     over_samples, over_episodes = charts([outcome(0, 50), outcome(1, None), outcome(2, 60)], "swimmer")
     band, line, threshold = over_samples.marks
-    assert (list(line.x), list(line.y), line.name) == ([1.0, 2.0], [1.0, 2.0], "lamcts")
-    assert list(band.low) == list(band.high) == [1.0, 2.0] and list(threshold.y) == [325.0, 325.0]
-    assert list(over_episodes.marks[1].x) == [3.0, 6.0]
+    assert (list(line.x)[:2], list(line.x)[-1], line.name) == ([1.0, 2.0], 100.0, "lamcts")
+    assert list(line.y) == list(band.low) == list(band.high) == [1.0, *[2.0] * 99]
+    assert list(threshold.y) == [325.0, 325.0]
+    assert list(over_episodes.marks[1].x)[:2] == [3.0, 6.0]
 
 
 def test_lamcts_has_gmls_settings_and_all_start_alike():

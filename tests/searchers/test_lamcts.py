@@ -121,3 +121,31 @@ def test_enable_cuda_says_that_the_cpu_is_used(caplog):
 def test_the_centre_comes_first_when_asked_for():
     assert set(build(start="centre").propose().config.values()) == {0.0}
     assert set(build().propose().config.values()) != {0.0}
+
+
+def test_a_run_begins_around_a_sample_that_stands_out():
+    """A wide plateau with a narrow peak: CMA-ES follows its middle and stays on the plateau."""
+
+    def reward(config):
+        return 3.0 if min(config.values()) > 4.0 else 1.0 - 1e-3 * abs(sum(config.values()) - 2.0)
+
+    searcher = run(build(sigma=0.1), 60, reward)
+    peak = searcher.propose()
+    searcher.observe(Observation(peak.number, values={"acc": 3.0}))
+    for _ in range(300):
+        proposal = searcher.propose()
+        if (proposal.notes or {}).get("start", {}).get("at_peak"):
+            break
+        searcher.observe(Observation(proposal.number, values={"acc": reward(proposal.config)}))
+    start = proposal.notes["start"]
+    assert start["peaks"] == [peak.number]
+    assert np.allclose(start["mean"], searcher.space.encode(peak.config))
+    assert start["sigma"] < 0.1
+
+
+def test_a_run_that_converges_stays_where_it_is():
+    searcher = build()
+    for _ in range(300):
+        proposal = searcher.propose()
+        assert not (proposal.notes or {}).get("start", {}).get("at_peak")
+        searcher.observe(Observation(proposal.number, values={"acc": value(proposal.config)}))

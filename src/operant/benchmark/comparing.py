@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,13 +36,20 @@ class Outcome:
     # How many regions the tree had at the hit (1: it had not split); None of searchers without a tree.
     regions: int | None = None
     propose_seconds: float = 0.0
-    # The best value after each sample.
-    curve: list[float] = field(default_factory=list)
+    # Each sample that was better than all before: how many there were by then, and its value.
+    rises: list[tuple[int, float]] = field(default_factory=list)
 
     @property
     def episodes(self) -> int:
         """All that were run, with those for confirming."""
         return self.samples * self.rollouts + self.confirming_episodes
+
+    def curve(self) -> list[float]:
+        """The best value after each sample, NaN before the first."""
+        best = [math.nan] * self.samples
+        for (start, value), end in zip(self.rises, [*(at for at, _ in self.rises[1:]), self.samples + 1], strict=True):
+            best[start - 1 : end - 1] = [value] * (end - start)
+        return best
 
 
 def run_search(
@@ -67,8 +75,9 @@ def run_search(
         value = function(point, [seed, number])
         searcher.observe(Observation(proposal.number, values={"acc": value}))
         outcome.samples = number + 1
-        outcome.best = max(outcome.best, value)
-        outcome.curve.append(outcome.best)
+        if value > outcome.best:
+            outcome.best = value
+            outcome.rises.append((number + 1, float(f"{value:.6g}")))
         if each is not None:
             each(number, value, searcher)
         if threshold is not None and value >= threshold:

@@ -129,7 +129,7 @@ def charts(outcomes: Sequence[Outcome], func: str) -> list[Chart]:
 
     curves: dict[str, list[list[float]]] = {}
     for one in outcomes:
-        curves.setdefault(one.searcher, []).append(one.curve)
+        curves.setdefault(one.searcher, []).append(one.curve())
     made = []
     for what, step in (("samples", 1), ("episodes (without confirming)", outcomes[0].rollouts)):
         marks: list[Mark] = []
@@ -137,7 +137,7 @@ def charts(outcomes: Sequence[Outcome], func: str) -> list[Chart]:
             length = max(map(len, own))
             # A search that has ended keeps what it had.
             filled = [one + [one[-1]] * (length - len(one)) for one in own]
-            low, middle, high = np.quantile(filled, [0.25, 0.5, 0.75], axis=0).tolist()
+            low, middle, high = np.nanquantile(filled, [0.25, 0.5, 0.75], axis=0).tolist()
             x = [float(step * (number + 1)) for number in range(length)]
             marks += [Band(x, low, high, colour), Line(x, middle, colour, name=name)]
         if func in THRESHOLDS:

@@ -28,6 +28,13 @@ _DRAWS = 20
 _SPREAD = 64
 _MOST_POINTS = 500
 _CANDIDATES, _CLIMBS = 300, 2
+# A sample stands out when it is better than what runs come to by this part of the range of all results.
+STANDS_OUT = 0.2
+# CMA-ES follows the middle of its results: where most neighbours of a very good sample are bad, it goes away from it.
+# So many generations after it met one, and after its start, a run is left for another around that sample.
+_LEFT, _SETTLED = 4, 8
+# Generations that are compared to see whether a run gains anything; around a good sample it takes longer to gain.
+_STAGNANT, _STAGNANT_AT_PEAK = 7, 10
 
 
 class RegionSolver(Protocol):
@@ -64,6 +71,9 @@ class CmaSolver:
 
     def __init__(self, space: Container, start: Mapping[str, Any]) -> None:
         self._population = int(start["population"])
+        self._at_peak = bool(start.get("at_peak"))
+        # The best result and the generation in which it came.
+        self._best = (-math.inf, 0)
         self._run = CmaRun(
             space.layout,
             sigma=start["sigma"],
@@ -86,6 +96,8 @@ class CmaSolver:
     def learn(self, trial: Trial, own: bool, worst: float) -> None:
         if own:
             assert trial.notes is not None
+            if trial.state == "finished" and trial.score > self._best[0]:
+                self._best = (trial.score, self._run.generation)
             self._run.tell(trial.notes, trial.score if trial.state == "finished" else math.nan, worst)
 
     def middle(self) -> Array | None:
@@ -93,7 +105,20 @@ class CmaSolver:
 
     def over(self, width: float) -> bool:
         run = self._run
-        return run.converged() or run.spread() < 1e-3 or _flat(run, width) or _stagnates(run, width)
+        return (
+            run.converged()
+            or run.spread() < 1e-3
+            or _flat(run, width)
+            or _stagnates(run, width, _STAGNANT_AT_PEAK if self._at_peak else _STAGNANT)
+            or (not self._at_peak and self._left_behind(width))
+        )
+
+    def _left_behind(self, width: float) -> bool:
+        """Whether the run, some generations ago, met a sample far better than what it makes now."""
+        run = self._run
+        if run.generation < _SETTLED or run.generation - self._best[1] < _LEFT:
+            return False
+        return self._best[0] - self.level() > STANDS_OUT * width
 
     def level(self) -> float:
         recent = [score for scores in self._run.generations[-3:] for score in scores]
@@ -225,12 +250,17 @@ def _width(scores: Array) -> float:
     return float(high - low)
 
 
-def _stagnates(run: CmaRun, width: float) -> bool:
-    """Whether the median of the last dozen generations is no better than that of the dozen before."""
-    if len(run.generations) < 24:
+def _stagnates(run: CmaRun, width: float, count: int) -> bool:
+    """Whether the upper quartiles of the last generations are hardly better than those of as many before."""
+    if len(run.generations) < 2 * count:
         return False
-    recent = np.concatenate([np.array(one) for one in run.generations[-12:]])
-    before = np.concatenate([np.array(one) for one in run.generations[-24:-12]])
+    recent, before = np.array(run.generations[-count:]), np.array(run.generations[-2 * count : -count])
     if np.isnan(recent).all() or np.isnan(before).all():
         return True
-    return bool(np.nanmedian(recent) - np.nanmedian(before) <= 0.25 * min(_width(before), 0.01 * width))
+    gain = np.mean([_upper(one) for one in recent]) - np.mean([_upper(one) for one in before])
+    # A run that converges gains about as much as its results differ, however little that is.
+    return bool(gain <= 0.25 * _width(before) and gain <= 0.02 * width)
+
+
+def _upper(scores: Array) -> float:
+    return float(np.nanquantile(scores, 0.75)) if np.isfinite(scores).any() else -math.inf

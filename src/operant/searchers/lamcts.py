@@ -14,7 +14,7 @@ from operant.errors import ConfigError
 from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import default_population
 from operant.searchers._extras import one_thread
-from operant.searchers._region_solvers import CmaSolver, GpSolver, RegionSolver, TurboSolver
+from operant.searchers._region_solvers import STANDS_OUT, CmaSolver, GpSolver, RegionSolver, TurboSolver
 from operant.searchers._regions import Partition, Region, tree_nodes, tree_text
 from operant.searchers._trial_arrays import TrialArrays, filled_scores
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
@@ -107,7 +107,7 @@ class LamctsSearcher(BaseSearcher):
         self._run_of: list[int | None] = []
         self._worst = math.inf
         self._number = -1
-        self._start: dict[str, Any] = {"spent": [], "level": None}
+        self._start: dict[str, Any] = {"spent": [], "level": None, "peaks": []}
         self._run: RegionSolver | None = None
         # The region in which the run proposes, and how many ended trials its partition was made from.
         self._region: Region | None = None
@@ -190,15 +190,47 @@ class LamctsSearcher(BaseSearcher):
     def _next_start(self, ended: RegionSolver | None, rng: np.random.Generator) -> dict[str, Any]:
         """Where the next run begins, as a record from which it can be begun again."""
         if ended is None:
-            return self._start_in_region(rng, {"spent": [], "level": None})
+            return self._start_in_region(rng, {"spent": [], "level": None, "peaks": []})
         before, spent, level = self._start["level"], self._start["spent"], ended.level()
         before = -math.inf if before is None else before
         again = ended.again(self._width()) if level > before else None
         best = max(level, before)
         known = best if math.isfinite(best) else None
+        peaks = self._start.get("peaks", [])
+        # Around a peak once more only if the run there found a better one.
+        if self.solver == "cmaes" and (not self._start.get("at_peak") or self._found_better(peaks[-1])):
+            peak = self._peak(best, peaks)
+            if peak is not None:
+                number, mean = peak
+                near = {
+                    "mean": mean.tolist(),
+                    "sigma": self.sigma / 6,
+                    "population": self._population(),
+                    "at_peak": True,
+                }
+                return {**near, "spent": [*spent, self._number], "level": known, "peaks": [*peaks, number]}
         if again is not None:
-            return {**again, "spent": spent, "level": known}
-        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known})
+            return {**again, "spent": spent, "level": known, "peaks": peaks}
+        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known, "peaks": peaks})
+
+    def _peak(self, level: float, known: Sequence[int]) -> tuple[int, np.ndarray] | None:
+        """The best sample around which no run has begun, if it stands out from what all runs came to."""
+        rows = [row for row, trial in enumerate(self._history.trials) if trial.number not in known]
+        scores = filled_scores(self._history.scores)[rows]
+        if not len(rows):
+            return None
+        row = rows[int(scores.argmax())]
+        if scores.max() - level <= STANDS_OUT * self._width():
+            return None
+        return self._history.trials[row].number, self._history.points[row]
+
+    def _found_better(self, peak: int) -> bool:
+        scores = self._history.scores
+        row = next(row for row, trial in enumerate(self._history.trials) if trial.number == peak)
+        return bool(np.nanmax(scores) > scores[row] + 0.01 * self._width())
+
+    def _population(self) -> int:
+        return self.population_size or default_population(self.space.layout)
 
     def _start_in_region(self, rng: np.random.Generator, start: dict[str, Any]) -> dict[str, Any]:
         self._start = start
@@ -225,9 +257,8 @@ class LamctsSearcher(BaseSearcher):
             # The weights of CMA-ES: the first samples are its first generation.
             weights = math.log(len(best) + 0.5) - np.log(np.arange(1, len(best) + 1))
             weights /= weights.sum()
-        population = self.population_size or default_population(self.space.layout)
         mean = weights @ self._history.points[best]
-        return {"mean": mean.tolist(), "sigma": self.sigma, "population": population}
+        return {"mean": mean.tolist(), "sigma": self.sigma, "population": self._population()}
 
     def _turbo_start(self, rows: np.ndarray) -> dict[str, Any]:
         """The region's samples that are not of a collapsed run, by number, and how many new ones it begins with."""
