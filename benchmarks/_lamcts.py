@@ -4,8 +4,9 @@
 
 Each study is a function, a number of samples and fresh seeds from 1,000 on. Outcomes are kept in FOLDER (by default
 `mujoco_results` beside this file), one line for each search, so a run that was broken off goes on with the search that
-was not finished. `--report` runs nothing and prints the tables of what is there. Optuna's TPE is multivariate, its default. `--speed` measures, in CPU-seconds,
-episodes beside a loop over Gymnasium's environment with a policy in torch, and the proposals of LA-MCTS.
+was not finished. `--report` runs nothing and prints the tables of what is there. Optuna's TPE is multivariate, its
+default. `--speed` measures, in CPU-seconds, episodes beside a loop over Gymnasium's environment with a policy in torch,
+and the proposals of LA-MCTS.
 """
 
 from __future__ import annotations

@@ -25,6 +25,9 @@ from operant.space import Container
 _SOLVERS = ("cmaes", "turbo", "gp")
 _KERNELS = ("linear", "poly", "rbf", "sigmoid")
 _STARTS = ("centre", "random")
+# The first steps of a run around a good sample are so much smaller than those of another. With a sixth and a third,
+# 3 and 2 of 6 good samples of a Hopper led to 3,120 within 560 others.
+_SMALLER = 6
 # Means of rewards beyond this could not be computed.
 _HUGE = 1e150
 _log = logging.getLogger(__name__)
