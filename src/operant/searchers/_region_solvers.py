@@ -71,7 +71,7 @@ class CmaSolver:
 
     def __init__(self, space: Container, start: Mapping[str, Any]) -> None:
         self._population = int(start["population"])
-        self._at_peak = bool(start.get("at_peak"))
+        self._at_peak = "peak" in start
         # The best result and the generation in which it came.
         self._best = (-math.inf, 0)
         self._run = CmaRun(

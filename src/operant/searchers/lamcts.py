@@ -28,6 +28,8 @@ _STARTS = ("centre", "random")
 # The first steps of a run around a good sample are so much smaller than those of another. With a sixth and a third,
 # 3 and 2 of 6 good samples of a Hopper led to 3,120 within 560 others.
 _SMALLER = 6
+# Around the best sample of such a run there is another if that is better by this part of the range of all results.
+_BETTER = 0.03
 # Means of rewards beyond this could not be computed.
 _HUGE = 1e150
 _log = logging.getLogger(__name__)
@@ -41,7 +43,9 @@ class LamctsSearcher(BaseSearcher):
     region has `leaf_size` samples. Upper confidence bounds choose a region, and a run of the solver begins in it and
     prefers points of that region. The partition follows the samples while the run goes on. When the run has collapsed
     (all its results are equal, or no better than those long before), its last samples count as visits but not as
-    successes, and the bounds choose again; a run that was the best so far is first gone over with smaller steps.
+    successes, and the bounds choose again; a run that was the best so far is first gone over with smaller steps. Where
+    a run of CMA-ES met a sample far better than what it came to, the next one begins around that sample, with small
+    steps, and so on while they find better ones.
 
     Args:
         dims: the number of search args, as a check.
@@ -110,7 +114,8 @@ class LamctsSearcher(BaseSearcher):
         self._run_of: list[int | None] = []
         self._worst = math.inf
         self._number = -1
-        self._start: dict[str, Any] = {"spent": [], "level": None, "peaks": []}
+        self._start: dict[str, Any] = {"spent": [], "level": None}
+        self._peak_runs: set[int] = set()
         self._run: RegionSolver | None = None
         # The region in which the run proposes, and how many ended trials its partition was made from.
         self._region: Region | None = None
@@ -174,13 +179,16 @@ class LamctsSearcher(BaseSearcher):
         return Partition(self._history.points[:rows], values, self.leaf_size, self.kernel_type, self.gamma_type)
 
     def _spent_rows(self, rows: int) -> np.ndarray:
-        """The later halves of the runs that have collapsed: where they ended there is nothing left to find."""
+        """The later halves of the runs that have collapsed: where they ended there is nothing left to find.
+
+        Of runs around a good sample, which do not go far, it is all of them.
+        """
         spent = np.zeros(rows, dtype=bool)
         if self._start["spent"]:
             of = np.array([-1 if run is None else run for run in self._run_of[:rows]])
             for run in self._start["spent"]:
                 mine = np.flatnonzero(of == run)
-                spent[mine[len(mine) // 2 :]] = True
+                spent[mine if run in self._peak_runs else mine[len(mine) // 2 :]] = True
         return spent
 
     # -- runs ------------------------------------------------------------------------------------------------
@@ -193,44 +201,35 @@ class LamctsSearcher(BaseSearcher):
     def _next_start(self, ended: RegionSolver | None, rng: np.random.Generator) -> dict[str, Any]:
         """Where the next run begins, as a record from which it can be begun again."""
         if ended is None:
-            return self._start_in_region(rng, {"spent": [], "level": None, "peaks": []})
+            return self._start_in_region(rng, {"spent": [], "level": None})
         before, spent, level = self._start["level"], self._start["spent"], ended.level()
         before = -math.inf if before is None else before
         again = ended.again(self._width()) if level > before else None
         best = max(level, before)
         known = best if math.isfinite(best) else None
-        peaks = self._start.get("peaks", [])
-        # Around a peak once more only if the run there found a better one.
-        if self.solver == "cmaes" and (not self._start.get("at_peak") or self._found_better(peaks[-1])):
-            peak = self._peak(best, peaks)
-            if peak is not None:
-                number, mean = peak
-                near = {
-                    "mean": mean.tolist(),
-                    "sigma": self.sigma / 6,
-                    "population": self._population(),
-                    "at_peak": True,
-                }
-                return {**near, "spent": [*spent, self._number], "level": known, "peaks": [*peaks, number]}
+        peak = self._peak(level) if self.solver == "cmaes" else None
+        if peak is not None:
+            point, score = peak
+            near = {"mean": point.tolist(), "sigma": self.sigma / _SMALLER, "population": self._population()}
+            return {**near, "peak": score, "spent": [*spent, self._number], "level": known}
         if again is not None:
-            return {**again, "spent": spent, "level": known, "peaks": peaks}
-        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known, "peaks": peaks})
+            return {**again, "spent": spent, "level": known}
+        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known})
 
-    def _peak(self, level: float, known: Sequence[int]) -> tuple[int, np.ndarray] | None:
-        """The best sample around which no run has begun, if it stands out from what all runs came to."""
-        rows = [row for row, trial in enumerate(self._history.trials) if trial.number not in known]
-        scores = filled_scores(self._history.scores)[rows]
-        if not len(rows):
+    def _peak(self, level: float) -> tuple[np.ndarray, float] | None:
+        """The best sample of the run that ends, if it stands out from the last ones; or, of a run around such a sample,
+        if it is better than that.
+        """
+        scores = np.where([run == self._number for run in self._run_of], self._history.scores, np.nan)
+        if np.isnan(scores).all():
             return None
-        row = rows[int(scores.argmax())]
-        if scores.max() - level <= STANDS_OUT * self._width():
+        row = int(np.nanargmax(scores))
+        before, least = self._start.get("peak"), STANDS_OUT
+        if before is not None:
+            level, least = before, _BETTER
+        if scores[row] - level <= least * self._width():
             return None
-        return self._history.trials[row].number, self._history.points[row]
-
-    def _found_better(self, peak: int) -> bool:
-        scores = self._history.scores
-        row = next(row for row, trial in enumerate(self._history.trials) if trial.number == peak)
-        return bool(np.nanmax(scores) > scores[row] + 0.01 * self._width())
+        return self._history.points[row], float(scores[row])
 
     def _population(self) -> int:
         return self.population_size or default_population(self.space.layout)
@@ -271,6 +270,8 @@ class LamctsSearcher(BaseSearcher):
 
     def _begin(self, number: int, start: dict[str, Any]) -> None:
         self._number, self._start = number, start
+        if "peak" in start:
+            self._peak_runs.add(number)
         match self.solver:
             case "cmaes":
                 self._run = CmaSolver(self.space, start)
