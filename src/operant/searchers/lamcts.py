@@ -42,7 +42,7 @@ class LamctsSearcher(BaseSearcher):
     After `ninits` evenly spread samples the space is parted: good samples from bad ones, again and again, until a
     region has `leaf_size` samples. Upper confidence bounds choose a region, and a run of the solver begins in it and
     prefers points of that region. The partition follows the samples while the run goes on. When the run has collapsed
-    (all its results are equal, or no better than those long before), its last samples count as visits but not as
+    (all its results are equal, or no better than those long before), its samples count as visits but not as
     successes, and the bounds choose again; a run that was the best so far is first gone over with smaller steps. Where
     a run of CMA-ES met a sample far better than what it came to, the next one begins around that sample, with small
     steps, and so on while they find better ones.
@@ -115,7 +115,6 @@ class LamctsSearcher(BaseSearcher):
         self._worst = math.inf
         self._number = -1
         self._start: dict[str, Any] = {"spent": [], "level": None}
-        self._peak_runs: set[int] = set()
         self._run: RegionSolver | None = None
         # The region in which the run proposes, and how many ended trials its partition was made from.
         self._region: Region | None = None
@@ -179,16 +178,8 @@ class LamctsSearcher(BaseSearcher):
         return Partition(self._history.points[:rows], values, self.leaf_size, self.kernel_type, self.gamma_type)
 
     def _spent_rows(self, rows: int) -> np.ndarray:
-        """The later halves of the runs that have collapsed: where they ended there is nothing left to find.
-
-        Of runs around a good sample, which do not go far, it is all of them.
-        """
-        spent = np.zeros(rows, dtype=bool)
-        if self._start["spent"]:
-            of = np.array([-1 if run is None else run for run in self._run_of[:rows]])
-            for run in self._start["spent"]:
-                mine = np.flatnonzero(of == run)
-                spent[mine if run in self._peak_runs else mine[len(mine) // 2 :]] = True
+        """Samples of the runs that have collapsed: there is nothing left to find where they went."""
+        spent: np.ndarray = np.isin([-1 if run is None else run for run in self._run_of[:rows]], self._start["spent"])
         return spent
 
     # -- runs ------------------------------------------------------------------------------------------------
@@ -270,8 +261,6 @@ class LamctsSearcher(BaseSearcher):
 
     def _begin(self, number: int, start: dict[str, Any]) -> None:
         self._number, self._start = number, start
-        if "peak" in start:
-            self._peak_runs.add(number)
         match self.solver:
             case "cmaes":
                 self._run = CmaSolver(self.space, start)
