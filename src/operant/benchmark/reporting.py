@@ -7,12 +7,12 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from operant._util.pools import spawn_pool
 from operant.benchmark.comparing import Outcome, run_search
 from operant.benchmark.functions import MUJOCO, THRESHOLDS, make_function
 from operant.errors import UsageError, unknown
@@ -70,8 +70,7 @@ def compare(
     known = {key: one for key, one in known.items() if one.function == function.name and one.samples_asked == samples}
     missing = {key: options for key, options in wanted.items() if key not in known}
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Spawned: a process that has threads, as numerical libraries do, should not be forked.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool, file.open("a", encoding="utf-8") as log:
+    with spawn_pool(workers) as pool, file.open("a", encoding="utf-8") as log:
         running = [
             pool.submit(_search, name, options, func, function.dims, seed, samples)
             for (name, seed), options in missing.items()

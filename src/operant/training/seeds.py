@@ -7,13 +7,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from operant._util.pools import spawn_pool
 from operant.errors import UsageError
 from operant.training.config import TrainConfig
 from operant.training.running import train
@@ -62,8 +61,7 @@ def train_seeds(
     if count == 1:
         results = [train(one, root=root, tags=["seeds"]) for one in configs]
     else:
-        # Spawned, not forked: torch's threads and the recorder's do not survive a fork.
-        with _passing_on_sigterm(), ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        with _passing_on_sigterm(), spawn_pool(count) as pool:
             results = list(pool.map(_train_one, configs, [root] * len(configs)))
     return SeedsResult(
         tuple(seeds),
