@@ -18,6 +18,8 @@ TreeSpec = dict[str, tuple[tuple[int, ...], str]]
 
 def tree_map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """Apply ``function`` to the leaves of trees of one shape."""
+    if isinstance(tree, np.ndarray):
+        return function(tree, *others)
     if isinstance(tree, dict):
         return {name: tree_map(function, part, *(other[name] for other in others)) for name, part in tree.items()}
     if isinstance(tree, tuple):
