@@ -268,8 +268,7 @@ class DQN(QPolicy, BaseAlgorithm):
         (equation 4 of the paper), else by that network itself."""
         target_q = self._target_q if self.settings.target_every else self._learning_q
         mask = batch.get("next_mask")
-        foreseen = batch.get("following")
-        following = target_q.values(batch["next_obs"], 1) if foreseen is None else foreseen
+        following = batch["following"] if "following" in batch else target_q.values(batch["next_obs"], 1)
         chooses = following
         if self.settings.double and target_q is not self._learning_q:
             chooses = self._learning_q.values(batch["next_obs"], 1)

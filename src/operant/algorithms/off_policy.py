@@ -184,7 +184,8 @@ class ContinuousPolicy(BasePolicy):
             return to_array(self.network(to_tensors(obs, self._device)))
 
     def to_env(self, action: Array) -> Array:
-        within = np.clip(action * self._half + self._middle, self._low, self._high)  # what rounding adds goes
+        # What rounding adds goes; np.clip takes three times as long.
+        within = np.minimum(np.maximum(action * self._half + self._middle, self._low), self._high)
         return np.asarray(within.reshape(len(action), *self.actions.shape))
 
     def from_env(self, action: Array) -> Array:

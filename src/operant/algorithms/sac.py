@@ -171,7 +171,7 @@ class SquashedGaussianPolicy(ContinuousPolicy):
 
     def _sampled(self, output: Array, rng: np.random.Generator) -> Array:
         mean = output[:, : self._size]
-        log_std = np.clip(output[:, self._size :], *_LOG_STD)
+        log_std = np.minimum(np.maximum(output[:, self._size :], _LOG_STD[0]), _LOG_STD[1])
         return np.asarray(np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)))
 
     def _state_noise(self, obs: Any, rng: np.random.Generator) -> Array:
@@ -257,7 +257,7 @@ class SAC(SequenceLearning, SquashedGaussianPolicy, OffPolicy):
         entropy = -float(log_prob.mean())
         self._learn_temperature(entropy)
         gradient = squashed_gradient(output, noise, action, std, by_action, temperature)
-        self._actor.backward(gradient, of=2 * len(obs))
+        self._actor.backward(gradient, first=len(obs), of=2 * len(obs))
         if not self.measure:
             return {}
         loss = temperature * -entropy - float(q.mean())

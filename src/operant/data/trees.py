@@ -48,7 +48,9 @@ def tree_flatten(tree: Tree, path: str = "") -> dict[str, Any]:
 
 def _gather(tree: Tree, path: str, leaves: dict[str, Any]) -> None:
     # As `tree_leaves`, without its nested generators: every step that is stored goes through here.
-    if isinstance(tree, dict):
+    if isinstance(tree, np.ndarray):
+        leaves[path] = tree
+    elif isinstance(tree, dict):
         for name, part in tree.items():
             _gather(part, f"{path}/{name}" if path else str(name), leaves)
     elif isinstance(tree, tuple):

@@ -65,7 +65,8 @@ class _Layer:
         self.torch_weight = torch.from_numpy(weight)
         self.torch_weight_t = self.torch_weight.transpose(-1, -2)
         self.torch_bias = torch.from_numpy(bias)
-        self.affine, self.product = torch.addmm, torch.mm
+        self.affine: Any = torch.addmm
+        self.product: Any = torch.mm
         if weight.ndim == 3:
             self.torch_bias = self.torch_bias[:, None]
             self.affine, self.product = torch.baddbmm, torch.bmm
@@ -119,7 +120,7 @@ class _Space:
         self.room = np.empty((rows, layers[0].inputs), dtype)
         self.torch_room = torch.from_numpy(self.room).expand(*twins, -1, -1)
         self._grads: _Gradients | None = None
-        self._last: dict[int, _Space] = {}
+        self._parts: dict[tuple[int, int], _Space] = {}
 
     @property
     def grads(self) -> _Gradients:
@@ -128,14 +129,15 @@ class _Space:
             self._grads = _Gradients(self)
         return self._grads
 
-    def last(self, rows: int) -> _Space:
-        """The same room, of which only the last rows are seen."""
-        if rows not in self._last:
-            part = self._last[rows] = copy.copy(self)
+    def part(self, first: int, rows: int) -> _Space:
+        """The same room, of which only some rows are seen."""
+        key = (first, rows)
+        if key not in self._parts:
+            part = self._parts[key] = copy.copy(self)
             part.rows, part._grads = rows, None
-            part.values = [value[..., -rows:, :] for value in self.values]
-            part.torch_values = [value[..., -rows:, :] for value in self.torch_values]
-        return self._last[rows]
+            part.values = [value[..., first : first + rows, :] for value in self.values]
+            part.torch_values = [value[..., first : first + rows, :] for value in self.torch_values]
+        return self._parts[key]
 
 
 class _Gradients:
@@ -237,14 +239,16 @@ class FusedMLP:
         space = self._space(rows, slot)
         return space.values[-2] if len(self._layers) > 1 else space.input
 
-    def backward(self, grad: Array, slot: int = 0, need_input: bool = False, of: int | None = None) -> Array | None:
+    def backward(
+        self, grad: Array, slot: int = 0, need_input: bool = False, *, first: int = 0, of: int | None = None
+    ) -> Array | None:
         """Gradients of all layers from the gradient of the output, after a `forward` with the same rows and slot.
 
-        :param of: rows of that `forward`, if the gradient is for the last ones among them alone.
+        :param of: rows of that `forward`, if it had more; those from `first` on are meant.
         """
         rows = grad.shape[-2]
         whole = self._space(of or rows, slot)
-        space = whole if of is None else whole.last(rows)
+        space = whole if of is None else whole.part(first, rows)
         grads = space.grads
         own = False  # whether the gradient lies in our memory, where torch sees it too
         for number in range(len(self._layers) - 1, -1, -1):
@@ -256,7 +260,7 @@ class FusedMLP:
                 _through_activation(
                     layer.activation, space.values[number], space.torch_values[number], grad, grads.tensors[number]
                 )
-            before = space.values[number - 1] if number else whole.input[-rows:]
+            before = space.values[number - 1] if number else whole.input[first : first + rows]
             np.matmul(grad.swapaxes(-1, -2), before, out=layer.weight_grad)
             np.matmul(grads.ones, grad, out=layer.bias_grad)
             if isinstance(layer, _NoisyLayer):
