@@ -59,10 +59,9 @@ class CartPole(NumpyVectorEnv):
         cosine, sine = np.cos(angle), np.sin(angle)
         push = (self._forces[actions] + self._POLE_MOMENT * np.square(angle_speed) * sine) / self._TOTAL_MASS
         self._rates[::2] = self.state[1::2]
-        angle_speed_rate[:] = (self._GRAVITY * sine - cosine * push) / (
-            self._HALF_LENGTH * (self._FOUR_THIRDS - self._POLE_MASS * np.square(cosine) / self._TOTAL_MASS)
-        )
-        x_speed_rate[:] = push - self._POLE_MOMENT * angle_speed_rate * cosine / self._TOTAL_MASS
+        inertia = self._HALF_LENGTH * (self._FOUR_THIRDS - self._POLE_MASS * np.square(cosine) / self._TOTAL_MASS)
+        np.divide(self._GRAVITY * sine - cosine * push, inertia, out=angle_speed_rate)
+        np.subtract(push, self._POLE_MOMENT * angle_speed_rate * cosine / self._TOTAL_MASS, out=x_speed_rate)
         self.state += self._TAU * self._rates
         terminated = (np.abs(x) > self._X_LIMIT) | (np.abs(angle) > self._ANGLE_LIMIT)
         if self._sutton_barto_reward:

@@ -228,7 +228,10 @@ def replay_batches(
         drawn |= cast(ForeseeingAlgorithm, algorithm).foresee(drawn)
         for begin in range(0, together * size, size):
             rows = slice(begin, begin + size)
-            yield {name: take_rows(part, rows) for name, part in drawn.items()}
+            yield {
+                name: part[rows] if isinstance(part, np.ndarray) else take_rows(part, rows)
+                for name, part in drawn.items()
+            }
 
 
 def _learn_and_rate(algorithm: Algorithm, buffer: ReplayBuffer, batch: dict[str, Any]) -> Metrics:
