@@ -1,9 +1,9 @@
 """Plain networks without autograd: forward and backward in closed form, on the memory of the module itself.
 
 Which library does which part was measured (one core, batches of 40 to 256): numpy's tanh is six times faster than
-torch's, torch's relu, its larger products and what it does with a row or a column for a whole matrix are faster than
-numpy's, thin products (a side below 32) and small ones are faster in numpy, and a row of ones times the gradient is the
-fastest way to sum it.
+torch's; torch's relu, its larger products on the way forward (of twins both in one call) and what it does with a row or
+a column for a whole matrix are faster than numpy's; products on the way back, small ones and those with few outputs are
+faster in numpy, and a row of ones times the gradient is the fastest way to sum it.
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ class _Layer:
         self.torch_weight_t = self.torch_weight.transpose(-1, -2)
         self.torch_bias = torch.from_numpy(bias)
         self.affine: Any = torch.addmm
-        self.product: Any = torch.mm
         if weight.ndim == 3:
             self.torch_bias = self.torch_bias[:, None]
-            self.affine, self.product = torch.baddbmm, torch.bmm
+            self.affine = torch.baddbmm
 
 
 class _NoisyLayer(_Layer):
@@ -113,7 +112,6 @@ class _Space:
         # Small products are faster in numpy: a call to torch costs more than it saves.
         large = [layer.outputs >= _THIN and rows * layer.inputs * layer.outputs >= _LARGE for layer in layers]
         self.forward = list(zip(layers, self.values, self.torch_values, large, strict=True))
-        self.large = [here and layer.inputs >= _THIN for here, layer in zip(large, layers, strict=True)]
         self.input: Array = self.values[0]
         # What comes in is put here if torch is to see it, or if it is in two parts.
         self.first_large = large[0]
@@ -266,9 +264,7 @@ class FusedMLP:
             if isinstance(layer, _NoisyLayer):
                 layer.spread_gradient()
             if number:
-                if own and space.large[number]:
-                    layer.product(grads.tensors[number], layer.torch_weight, out=grads.tensors[number - 1])
-                elif layer.outputs == 1:  # an outer product, for which matmul is slow
+                if layer.outputs == 1:  # an outer product, for which matmul is slow
                     torch.mul(torch.from_numpy(grad), layer.torch_weight, out=grads.tensors[number - 1])
                 else:
                     np.matmul(grad, layer.weight, out=grads.arrays[number - 1])
