@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -202,7 +203,7 @@ class FusedMLP:
 
     def _space(self, rows: int, slot: int) -> _Space:
         # Threads have rooms of their own: a task in async mode acts, judges and learns at the same time.
-        key = (rows, slot, threading.get_ident())
+        key = (rows, slot, get_ident())
         space = self._spaces.get(key)
         if space is None:
             space = self._spaces[key] = _Space(self._layers, rows, self._dtype)
