@@ -115,7 +115,7 @@ def test_the_smallest_critics_gradient_by_the_action(activation):
     rng = np.random.default_rng(0)
     obs, action = rng.standard_normal((30, 5)).astype(np.float32), rng.standard_normal((30, 3)).astype(np.float32)
     flat.grad[:] = 7.0
-    q, gradient = fused.least(fused.join(obs, action))
+    q, gradient = fused.least(obs, action)
     given = torch.tensor(action, requires_grad=True)
     both = torch.stack([chain(torch.cat([torch.as_tensor(obs), given], dim=1))[:, 0] for chain in module])
     least = both.amin(dim=0)

@@ -45,6 +45,54 @@ def test_gradients_equal_autograd(inputs, hidden, outputs, activation, rows, see
     np.testing.assert_allclose(input_grad, x.grad.numpy(), rtol=1e-10, atol=1e-11)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    hidden=st.lists(sizes, max_size=3),
+    activation=st.sampled_from(["tanh", "relu"]),
+    count=st.integers(1, 3),
+    before=st.integers(0, 5),
+    rows=st.integers(1, 30),
+    seed=st.integers(0, 2**31),
+)
+def test_twins_and_some_rows_of_a_forward_have_autograds_gradients(hidden, activation, count, before, rows, seed):
+    torch.manual_seed(seed)
+    twins = nn.ModuleList([build_mlp(7, tuple(hidden), 2, activation).double() for _ in range(count)])
+    flat = FlatParameters(twins)
+    x = torch.randn(before + rows + 1, 7, dtype=torch.float64)
+    out = torch.stack([chain(x) for chain in twins])
+    grad = torch.randn(count, rows, 2, dtype=torch.float64)
+    out[:, before : before + rows].backward(grad)
+    expected = flat.grad.copy()
+    flat.grad[:] = np.nan
+
+    fused = FusedMLP(list(twins), flat)
+    found = fused.forward(x[:, :3].numpy(), beside=x[:, 3:].numpy())
+    np.testing.assert_allclose(found, out.detach().numpy(), rtol=1e-12, atol=1e-12)
+    fused.backward(grad.numpy(), first=before, of=len(x))
+    np.testing.assert_allclose(flat.grad, expected, rtol=1e-10, atol=1e-11)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    hidden=st.lists(sizes, max_size=3),
+    activation=st.sampled_from(["tanh", "relu"]),
+    count=st.integers(1, 3),
+    rows=st.integers(1, 30),
+    seed=st.integers(0, 2**31),
+)
+def test_the_gradient_by_inputs_goes_through_one_twin_of_each_row(hidden, activation, count, rows, seed):
+    torch.manual_seed(seed)
+    twins = nn.ModuleList([build_mlp(7, tuple(hidden), 1, activation).double() for _ in range(count)])
+    fused = FusedMLP(list(twins), FlatParameters(twins))
+    x = torch.randn(rows, 7, dtype=torch.float64, requires_grad=True)
+    which = torch.randint(count, (rows,))
+    out = torch.stack([chain(x)[:, 0] for chain in twins])
+    (expected,) = torch.autograd.grad(out[which, torch.arange(rows)].sum(), x)
+    fused.forward(x.detach().numpy())
+    found = fused.input_gradient(which.numpy(), slice(4, None))
+    np.testing.assert_allclose(found, expected[:, 4:].numpy(), rtol=1e-10, atol=1e-11)
+
+
 def test_parameters_keep_their_names_and_share_memory():
     module = build_mlp(3, (4,), 2, "tanh")
     before = {name: value.clone() for name, value in module.state_dict().items()}

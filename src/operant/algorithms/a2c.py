@@ -118,11 +118,12 @@ class A2C(OnPolicy):
             log_prob, entropy, kept = self._head.evaluate(
                 output, data.action, self._spread(data.obs, 0), self.measure or settings.entropy_weight != 0.0
             )
-            value = self._critic.forward(data.obs)[:, 0]
+            # The critic has not changed since it valued the rollout.
+            value = data.value if data.valued else self._critic.forward(data.obs)[:, 0]
             log_prob_grad, value_grad = a2c_gradients(
                 value, advantage=data.advantage, target=data.target, value_weight=settings.value_weight
             )
-            self._fused_backward(kept, log_prob_grad, -settings.entropy_weight / len(data), value_grad)
+            self._fused_backward(kept, log_prob_grad, -settings.entropy_weight / len(data), value_grad, data.valued)
         rate = self._learning_rate
         norm = self._apply_gradient(settings.max_gradient_norm, rate)
         if not self.measure:

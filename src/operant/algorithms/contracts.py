@@ -78,6 +78,8 @@ class DataSpec:
     """Replay: environment steps between rounds of learning."""
     updates: int = 1
     """Replay: calls of `learn` in a round; 0: as many as environment steps."""
+    ahead: int = 1
+    """Replay without priorities: batches of a round that are drawn at once; more than one is shown to `foresee`."""
     starts: int = 0
     """Replay: environment steps before the first round."""
     n_step: int = 1
@@ -102,7 +104,7 @@ class DataSpec:
         fields = (*self.fields, "state")
         if self.source == "fresh":
             return replace(self, fields=fields)
-        return replace(self, fields=fields, unit="sequence", length=length, burn_in=burn_in)
+        return replace(self, fields=fields, unit="sequence", length=length, burn_in=burn_in, ahead=1)
 
     @property
     def on_policy(self) -> bool:
@@ -182,7 +184,8 @@ class Algorithm(Policy, Protocol):
     """Learns the policy that it is.
 
     `BaseAlgorithm` has what most algorithms share. Where ``data.unit`` is ``candidate`` it is a `PopulationAlgorithm`,
-    with ``state`` among the fields its policy is a `RecurrentPolicy`.
+    with ``data.ahead`` above 1 a `ForeseeingAlgorithm`, with ``state`` among the fields its policy is a
+    `RecurrentPolicy`.
     """
 
     Settings: ClassVar[type]
@@ -256,6 +259,14 @@ class PopulationAlgorithm(Algorithm, Protocol):
 
     def candidate_actor(self, candidates: Array) -> Actor:
         """What acts by candidate i in environment i."""
+        ...
+
+
+class ForeseeingAlgorithm(Algorithm, Protocol):
+    """Part of what it learns from does not change within a round: one call for several batches takes less time."""
+
+    def foresee(self, batch: Any) -> dict[str, Any]:
+        """Further fields for batches that lie one behind the other; `learn` then gets each of them with its part."""
         ...
 
 

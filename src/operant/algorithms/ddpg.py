@@ -165,16 +165,17 @@ class DDPG(DeterministicPolicy, OffPolicy):
         """−E[Q₁(s, π(s))]."""
         return -self._critics.critics[0](obs, self.network(obs)).mean(), dict
 
-    def _fused_next_value(self, next_obs: Array) -> Array:
+    def _fused_next_value(self, batch: Any) -> Array:
+        next_obs = batch["next_obs"]
         action = self._target_actor.forward(next_obs)
         noise = self._smoothing(len(action))
         if noise is not None:
             action = np.minimum(np.maximum(action + noise, -1.0), 1.0)
-        return np.asarray(self._target_q.forward(self._target_q.join(next_obs, action)).min(axis=0))
+        return np.asarray(self._target_q.forward(next_obs, action).min(axis=0))
 
     def _fused_actor_gradient(self, obs: Array) -> Metrics:
         assert self._q is not None and self._actor is not None
-        q, by_action = self._q.first(self._q.join(obs, self._actor.forward(obs)))
+        q, by_action = self._q.first(obs, self._actor.forward(obs))
         self._actor.backward(by_action * np.float32(-1.0 / len(obs)))
         return {"policy_loss": -float(q.mean())} if self.measure else {}
 

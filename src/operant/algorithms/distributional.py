@@ -140,13 +140,14 @@ def quantile_gradient(theta: Array, target: Array) -> tuple[Array, Array]:
     rows, count = theta.shape
     levels = (np.arange(count, dtype=theta.dtype) + 0.5) / count
     if count * target.shape[1] <= _FEW_PAIRS:
-        u = target[:, None, :] - theta[:, :, None]
+        # With the rows last [K, K, B] inner loops are long: two thirds of the time.
+        u = np.ascontiguousarray(target.T) - np.ascontiguousarray(theta.T)[:, None]
         weighed = np.minimum(np.maximum(u, -1.0), 1.0)  # ∂ℓ/∂u
         u -= 0.5 * weighed
-        above = levels[:, None]
+        above = levels[:, None, None]
         weighed *= np.where(weighed < 0.0, 1.0 - above, above)
         u *= weighed
-        return np.asarray(-weighed.mean(axis=2)), np.asarray(u.sum(axis=(1, 2)) / target.shape[1])
+        return weighed.mean(axis=1).T * theta.dtype.type(-1.0), np.asarray(u.sum(axis=(0, 1)) / target.shape[1])
     ordered = np.sort(target, axis=1)
     many = ordered.shape[1]
     known = torch.from_numpy(ordered)
@@ -230,7 +231,7 @@ class Distributional(DQN):
 
     def _gradient(self, batch: Any) -> tuple[Array, Array]:
         action = batch["action"].reshape(-1)
-        target = self._targets(batch)
+        target = batch["target"] if "target" in batch else self._targets(batch)
         rows = np.arange(len(action))
         if not self._learning_q.fused:
             self._flat.grad_tensor.zero_()

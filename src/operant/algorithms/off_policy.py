@@ -184,7 +184,8 @@ class ContinuousPolicy(BasePolicy):
             return to_array(self.network(to_tensors(obs, self._device)))
 
     def to_env(self, action: Array) -> Array:
-        within = np.clip(action * self._half + self._middle, self._low, self._high)  # what rounding adds goes
+        # What rounding adds goes; np.clip takes three times as long.
+        within = np.minimum(np.maximum(action * self._half + self._middle, self._low), self._high)
         return np.asarray(within.reshape(len(action), *self.actions.shape))
 
     def from_env(self, action: Array) -> Array:
@@ -255,7 +256,7 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         q, target = self._fused_critic_gradient(batch) if fused else self._critic_gradient(batch)
         error = np.abs(q - target)
         norm = self._step(self._critic_flat, self._critic_optimizer, settings.learning_rate, error.max())
-        if self._updates % settings.actor_every == 0:
+        if self._actor_is_due:
             self._actor_metrics = self._fused_actor_gradient(batch["obs"]) if fused else self._actor_gradient(batch)
             self._step(self._flat, self._actor_optimizer, self._actor_rate)
         if self._updates % settings.target_every == 0:
@@ -273,6 +274,11 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             "learning_rate": settings.learning_rate,
         }
         return metrics | self._actor_metrics, size
+
+    @property
+    def _actor_is_due(self) -> bool:
+        """Whether the policy learns in the update under way."""
+        return self._updates % self.settings.actor_every == 0
 
     def _step(
         self, flat: FlatParameters, optimizer: FlatAdam | FlatRMSprop, rate: float, largest: float = 0.0
@@ -293,15 +299,15 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
     # -- in closed form ----------------------------------------------------------------------------------------------
     def _fused_critic_gradient(self, batch: Any) -> tuple[Array, Array]:
         assert self._q is not None
-        target = self._discounted(batch, self._fused_next_value(batch["next_obs"]))
-        q = self._q.forward(self._q.join(batch["obs"], batch["action"]))
+        target = self._discounted(batch, self._fused_next_value(batch))
+        q = self._q.forward(batch["obs"], batch["action"])
         settings = self.settings
         self._q.backward(
             critic_gradient(q, target, batch.get("weight"), settings.increase_rate, settings.decrease_rate)
         )
         return q, target
 
-    def _fused_next_value(self, next_obs: Array) -> Array:
+    def _fused_next_value(self, batch: Any) -> Array:
         """V(s′) by the target networks [B]."""
         raise NotImplementedError
 

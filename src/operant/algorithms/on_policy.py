@@ -43,6 +43,8 @@ class Prepared:
     """Of policies with memory: which rows follow each other."""
     share: float = 1.0
     """Of several learners: how much of the minibatch is here."""
+    valued: int = 0
+    """How many rows the critic was given when it found these values; these are the first of them."""
 
     def __len__(self) -> int:
         return len(self.action)
@@ -225,10 +227,12 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
         reward = np.asarray(batch["reward"])
         steps, rows = reward.shape
         flat_obs = tree_map(lambda part: part.reshape(-1, *part.shape[2:]), batch["obs"])
+        valued = 0
         if "advantage" in batch:
             value, advantage = batch["value"].reshape(-1), batch["advantage"].reshape(-1)
         else:
             value, advantage = self._advantages(batch, flat_obs, steps, rows)
+            valued = (steps + 1) * rows
         obs = tree_map(lambda part: part[: steps * rows], flat_obs)
         action = batch["action"].reshape(steps * rows, *batch["action"].shape[2:])
         mask = batch.get("mask")
@@ -237,7 +241,7 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
         if with_log_prob:
             output = self._head.mask(self._policy_output(obs), mask)
             log_prob, _, _ = self._head.evaluate(output, action, self._spread(obs), False)
-        return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value)
+        return Prepared(obs, action, mask, log_prob, value, advantage, advantage + value, valued=valued)
 
     def _advantages(self, batch: Any, flat_obs: Any, steps: int, rows: int) -> tuple[Array, Array]:
         value: Array = self.values(flat_obs).reshape(steps + 1, rows)
@@ -332,14 +336,15 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
         return policy, value, spread, mask
 
     def _fused_backward(
-        self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array | None = None
+        self, kept: Any, log_prob_grad: Array, entropy_grad: float, value_grad: Array | None = None, valued: int = 0
     ) -> None:
-        """All gradients from those of the loss by log-probability, entropy (a mean) and, if it has a part, value."""
+        """All gradients from those of the loss by log-probability, entropy (a mean) and, if it has a part, value;
+        `valued`: see `Prepared`, if the values are those of `values`."""
         assert self._actor is not None and self._critic is not None
         grad, spread = self._head.gradient(kept, log_prob_grad, entropy_grad)
         self._actor.backward(grad)
         if value_grad is not None:
-            self._critic.backward(value_grad[:, None])
+            self._critic.backward(value_grad[:, None], 1 if valued else 0, of=valued or None)
         if self._log_std_grad is not None and spread is not None:
             self._log_std_grad[:] = spread
 

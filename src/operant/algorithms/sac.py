@@ -171,7 +171,7 @@ class SquashedGaussianPolicy(ContinuousPolicy):
 
     def _sampled(self, output: Array, rng: np.random.Generator) -> Array:
         mean = output[:, : self._size]
-        log_std = np.clip(output[:, self._size :], *_LOG_STD)
+        log_std = np.minimum(np.maximum(output[:, self._size :], _LOG_STD[0]), _LOG_STD[1])
         return np.asarray(np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)))
 
     def _state_noise(self, obs: Any, rng: np.random.Generator) -> Array:
@@ -204,6 +204,7 @@ class SAC(SequenceLearning, SquashedGaussianPolicy, OffPolicy):
         settings = self.settings
         self._log_temperature = ScalarAdam(math.log(settings.temperature))
         self._target_entropy = -float(self._size) if settings.target_entropy is None else settings.target_entropy
+        self._drawn: tuple[Array, ...] = ()  # of the policy for the batch at hand: see `_fused_next_value`
 
     @property
     def _temperature(self) -> float:
@@ -236,22 +237,27 @@ class SAC(SequenceLearning, SquashedGaussianPolicy, OffPolicy):
         loss = (temperature * log_prob - self._critics(obs, action).amin(dim=0)).mean()
         return loss, lambda: {"entropy": entropy, "temperature": temperature}
 
-    def _fused_next_value(self, next_obs: Array) -> Array:
+    def _fused_next_value(self, batch: Any) -> Array:
         assert self._actor is not None
-        output = self._actor.forward(next_obs, 2)
-        action, log_prob, _ = sample_squashed(output, self._draw(len(output)))
-        q = self._target_q.forward(self._target_q.join(next_obs, action)).min(axis=0)
-        return np.asarray(q - np.float32(self._temperature) * log_prob)
+        next_obs = batch["next_obs"]
+        rows = len(next_obs)
+        # The policy is the same until its own step at the end of an update, so what that will need is computed along.
+        obs = np.concatenate((next_obs, batch["obs"])) if self._actor_is_due else next_obs
+        output, noise = self._actor.forward(obs), self._draw(len(obs))
+        action, log_prob, std = sample_squashed(output, noise)
+        self._drawn = tuple(part[rows:] for part in (output, noise, action, log_prob, std))
+        q = self._target_q.forward(next_obs, action[:rows]).min(axis=0)
+        return np.asarray(q - np.float32(self._temperature) * log_prob[:rows])
 
     def _fused_actor_gradient(self, obs: Array) -> Metrics:
         assert self._q is not None and self._actor is not None
-        output, noise = self._actor.forward(obs), self._draw(len(obs))
-        action, log_prob, std = sample_squashed(output, noise)
-        q, by_action = self._q.least(self._q.join(obs, action))
+        output, noise, action, log_prob, std = self._drawn
+        q, by_action = self._q.least(obs, action)
         temperature = self._temperature
         entropy = -float(log_prob.mean())
         self._learn_temperature(entropy)
-        self._actor.backward(squashed_gradient(output, noise, action, std, by_action, temperature))
+        gradient = squashed_gradient(output, noise, action, std, by_action, temperature)
+        self._actor.backward(gradient, first=len(obs), of=2 * len(obs))
         if not self.measure:
             return {}
         loss = temperature * -entropy - float(q.mean())

@@ -18,6 +18,8 @@ TreeSpec = dict[str, tuple[tuple[int, ...], str]]
 
 def tree_map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """Apply ``function`` to the leaves of trees of one shape."""
+    if isinstance(tree, np.ndarray):
+        return function(tree, *others)
     if isinstance(tree, dict):
         return {name: tree_map(function, part, *(other[name] for other in others)) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -39,6 +41,8 @@ def tree_leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def tree_flatten(tree: Tree, path: str = "") -> dict[str, Any]:
     """All leaves by path."""
+    if isinstance(tree, np.ndarray):
+        return {path: tree}
     leaves: dict[str, Any] = {}
     _gather(tree, path, leaves)
     return leaves
@@ -48,7 +52,11 @@ def _gather(tree: Tree, path: str, leaves: dict[str, Any]) -> None:
     # As `tree_leaves`, without its nested generators: every step that is stored goes through here.
     if isinstance(tree, dict):
         for name, part in tree.items():
-            _gather(part, f"{path}/{name}" if path else str(name), leaves)
+            here = f"{path}/{name}" if path else str(name)
+            if isinstance(part, np.ndarray):
+                leaves[here] = part
+            else:
+                _gather(part, here, leaves)
     elif isinstance(tree, tuple):
         for i, part in enumerate(tree):
             _gather(part, f"{path}/{i}" if path else str(i), leaves)

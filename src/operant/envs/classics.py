@@ -45,6 +45,7 @@ class CartPole(NumpyVectorEnv):
         self._forces = np.array([-10.0, 10.0])
         self.state = np.zeros((4, num_envs))
         self._rates = np.zeros((4, num_envs))  # of change of the state
+        self._standing = np.ones(num_envs)  # the reward while the pole stands
 
     def draw(self, generator: np.random.Generator, count: int) -> Array:
         return generator.uniform(-0.05, 0.05, size=(count, 4))
@@ -53,20 +54,19 @@ class CartPole(NumpyVectorEnv):
         self.state[:, where] = drawn.T
 
     def advance(self, actions: Array) -> tuple[Array, Array]:
-        x, x_speed, angle, angle_speed = self.state
-        x_rate, x_speed_rate, angle_rate, angle_speed_rate = self._rates
+        x, _, angle, angle_speed = self.state
+        _, x_speed_rate, _, angle_speed_rate = self._rates
         cosine, sine = np.cos(angle), np.sin(angle)
         push = (self._forces[actions] + self._POLE_MOMENT * np.square(angle_speed) * sine) / self._TOTAL_MASS
-        x_rate[:], angle_rate[:] = x_speed, angle_speed
-        angle_speed_rate[:] = (self._GRAVITY * sine - cosine * push) / (
-            self._HALF_LENGTH * (self._FOUR_THIRDS - self._POLE_MASS * np.square(cosine) / self._TOTAL_MASS)
-        )
-        x_speed_rate[:] = push - self._POLE_MOMENT * angle_speed_rate * cosine / self._TOTAL_MASS
+        self._rates[::2] = self.state[1::2]
+        inertia = self._HALF_LENGTH * (self._FOUR_THIRDS - self._POLE_MASS * np.square(cosine) / self._TOTAL_MASS)
+        np.divide(self._GRAVITY * sine - cosine * push, inertia, out=angle_speed_rate)
+        np.subtract(push, self._POLE_MOMENT * angle_speed_rate * cosine / self._TOTAL_MASS, out=x_speed_rate)
         self.state += self._TAU * self._rates
         terminated = (np.abs(x) > self._X_LIMIT) | (np.abs(angle) > self._ANGLE_LIMIT)
         if self._sutton_barto_reward:
             return -terminated.astype(np.float64), terminated
-        return np.ones(self.num_envs), terminated
+        return self._standing.copy(), terminated
 
     def observe(self) -> Array:
         obs = np.empty((self.num_envs, 4), np.float32)
@@ -283,12 +283,13 @@ class Pendulum(NumpyVectorEnv):
 
     def advance(self, actions: Array) -> tuple[Array, Array]:
         angle, speed = self.state
-        torque = np.clip(actions.reshape(self.num_envs).astype(np.float32), -2.0, 2.0)
+        torque = np.minimum(np.maximum(actions.reshape(self.num_envs).astype(np.float32), -2.0), 2.0)
         upright = ((angle + np.pi) % (2 * np.pi)) - np.pi
         cost = np.float_power(upright, 2.0) + 0.1 * np.float_power(speed, 2.0) + 0.001 * (torque * torque)
         speed = speed + (3 * self._gravity / 2.0 * np.sin(angle) + 3.0 * torque) * 0.05
-        np.clip(speed, -8.0, 8.0, out=speed)
-        self.state = np.stack((angle + speed * 0.05, speed))
+        np.minimum(np.maximum(speed, -8.0), 8.0, out=speed)
+        self.state = np.empty_like(self.state)
+        self.state[0], self.state[1] = angle + speed * 0.05, speed
         return -cost, np.zeros(self.num_envs, np.bool_)
 
     def observe(self) -> Array:

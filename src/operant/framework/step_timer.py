@@ -76,6 +76,8 @@ class StepTimer:
                 self._step_began = began
             result = fn(ctx)
             clock.add(now() - began)
+            if result is None:  # as most do; to ask whether it is a generator takes longer
+                return None
             return _timed_generator(result, clock) if isinstance(result, Generator) else None
 
         set_middleware_name(timed, name)
@@ -90,13 +92,14 @@ class StepTimer:
         if self._step_began is not None:
             self._step.add(time.perf_counter() - self._step_began)
             self._step_began = None
-        for clock in (*self._clocks, self._step):
+        clocks = (*self._clocks, self._step)
+        for clock in clocks:
             if clock.current is not None:
                 clock.window.append(clock.current)
         self._n_steps += 1
         if self._n_steps % self.print_per_step == 0:
             self._report(ctx)
-        for clock in (*self._clocks, self._step):
+        for clock in clocks:
             clock.current = None
 
     @property

@@ -1,14 +1,17 @@
 """Plain networks without autograd: forward and backward in closed form, on the memory of the module itself.
 
 Which library does which part was measured (one core, batches of 40 to 256): numpy's tanh is six times faster than
-torch's, torch's relu, its larger products and what it does with a row or a column for a whole matrix are faster than
-numpy's, thin products (a side below 32) and small ones are faster in numpy, and a row of ones times the gradient is the
-fastest way to sum it.
+torch's; torch's relu, its larger products on the way forward (of twins both in one call) and what it does with a row or
+a column for a whole matrix are faster than numpy's; products on the way back, small ones and those with few outputs are
+faster in numpy, and a row of ones times the gradient is the fastest way to sum it.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections.abc import Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -51,19 +54,22 @@ def _is_hooked(module: nn.Module) -> bool:
 
 
 class _Layer:
-    """One Linear and what follows it: its memory, seen by numpy and by torch."""
+    """One Linear (or those of twins, [C, …]) and what follows it: its memory, seen by numpy and by torch."""
 
     def __init__(
         self, weight: Array, bias: Array, weight_grad: Array, bias_grad: Array, activation: str | None
     ) -> None:
         self.weight, self.bias, self.weight_grad, self.bias_grad = weight, bias, weight_grad, bias_grad
-        self.weight_t = weight.T
+        self.weight_t = weight.swapaxes(-1, -2)
         self.activation = activation
-        self.outputs, self.inputs = weight.shape
-        self.thin = min(weight.shape) < _THIN
+        self.outputs, self.inputs = weight.shape[-2:]
         self.torch_weight = torch.from_numpy(weight)
-        self.torch_weight_t = self.torch_weight.t()
+        self.torch_weight_t = self.torch_weight.transpose(-1, -2)
         self.torch_bias = torch.from_numpy(bias)
+        self.affine: Any = torch.addmm
+        if weight.ndim == 3:
+            self.torch_bias = self.torch_bias[:, None]
+            self.affine = torch.baddbmm
 
 
 class _NoisyLayer(_Layer):
@@ -101,14 +107,19 @@ class _Space:
     def __init__(self, layers: list[_Layer], rows: int, dtype: Any) -> None:
         self.layers = layers
         self.rows = rows
-        self.values = [np.empty((rows, layer.outputs), dtype) for layer in layers]
+        twins = layers[0].weight.shape[:-2]
+        self.values = [np.empty((*twins, rows, layer.outputs), dtype) for layer in layers]
         self.torch_values = [torch.from_numpy(value) for value in self.values]
         # Small products are faster in numpy: a call to torch costs more than it saves.
-        self.by_torch = [not layer.thin and rows * layer.inputs * layer.outputs >= _LARGE for layer in layers]
-        self.by_torch[0] = False  # what comes in is no memory of ours that torch sees
-        self.forward = list(zip(layers, self.values, self.torch_values, self.by_torch, strict=True))
+        large = [layer.outputs >= _THIN and rows * layer.inputs * layer.outputs >= _LARGE for layer in layers]
+        self.forward = list(zip(layers, self.values, self.torch_values, large, strict=True))
         self.input: Array = self.values[0]
+        # What comes in is put here if torch is to see it, or if it is in two parts.
+        self.first_large = large[0]
+        self.room = np.empty((rows, layers[0].inputs), dtype)
+        self.torch_room = torch.from_numpy(self.room).expand(*twins, -1, -1)
         self._grads: _Gradients | None = None
+        self._parts: dict[tuple[int, int], _Space] = {}
 
     @property
     def grads(self) -> _Gradients:
@@ -116,6 +127,16 @@ class _Space:
         if self._grads is None:
             self._grads = _Gradients(self)
         return self._grads
+
+    def part(self, first: int, rows: int) -> _Space:
+        """The same room, of which only some rows are seen."""
+        key = (first, rows)
+        if key not in self._parts:
+            part = self._parts[key] = copy.copy(self)
+            part.rows, part._grads = rows, None
+            part.values = [value[..., first : first + rows, :] for value in self.values]
+            part.torch_values = [value[..., first : first + rows, :] for value in self.torch_values]
+        return self._parts[key]
 
 
 class _Gradients:
@@ -127,7 +148,8 @@ class _Gradients:
         # A gradient is needed until the one before it is made, so two buffers of a width serve all layers, and
         # all networks: less memory in use stays in the cache.
         self.arrays = [
-            _shared((space.rows, layer.outputs), dtype, number % 2) for number, layer in enumerate(space.layers)
+            _shared((*value.shape[:-2], space.rows, value.shape[-1]), dtype, number % 2)
+            for number, value in enumerate(space.values)
         ]
         self.tensors = [torch.from_numpy(grad) for grad in self.arrays]
         self.input = np.empty((space.rows, space.layers[0].inputs), dtype)
@@ -136,7 +158,7 @@ class _Gradients:
 _shared_buffers = threading.local()
 
 
-def _shared(shape: tuple[int, int], dtype: Any, number: int) -> Array:
+def _shared(shape: tuple[int, ...], dtype: Any, number: int) -> Array:
     buffers: dict[Any, Array] = _shared_buffers.__dict__
     key = f"{shape} {dtype} {number}"
     if key not in buffers:
@@ -145,18 +167,22 @@ def _shared(shape: tuple[int, int], dtype: Any, number: int) -> Array:
 
 
 class FusedMLP:
-    """A fusable `nn.Sequential` on its flat parameters.
+    """A fusable `nn.Sequential` on its flat parameters, or several alike that see the same inputs: twins.
 
     What `forward` returns is memory of this object: it holds until the next call with the same number of rows and the
     same `slot`. `backward` writes (does not add) the gradients of the layers, and uses up the values of the forward.
 
     :param noisy: whether layers that have noise are to have it; then `set_noise` comes before `forward`.
+    :param module: of twins a list; values and their gradients are then [C, B, …].
     """
 
-    def __init__(self, module: nn.Sequential, flat: FlatParameters, noisy: bool = False) -> None:
+    def __init__(
+        self, module: nn.Sequential | Sequence[nn.Sequential], flat: FlatParameters, noisy: bool = False
+    ) -> None:
         self._layers: list[_Layer] = []
         self.noisy: list[_NoisyLayer] = []
-        parts = list(module)
+        twins = None if isinstance(module, nn.Sequential) else [list(one) for one in module]
+        parts = list(module) if twins is None else twins[0]
         for number, part in enumerate(parts):
             if isinstance(part, nn.Linear):
                 follower = parts[number + 1] if number + 1 < len(parts) else None
@@ -165,27 +191,38 @@ class FusedMLP:
                     self.noisy.append(_NoisyLayer(part, flat, activation))
                     self._layers.append(self.noisy[-1])
                     continue
-                weight, weight_grad = flat.views(part.weight)
-                bias, bias_grad = flat.views(part.bias)
+                if twins is None:
+                    (weight, weight_grad), (bias, bias_grad) = flat.views(part.weight), flat.views(part.bias)
+                else:
+                    alike: list[Any] = [one[number] for one in twins]
+                    weight, weight_grad = flat.stacked([one.weight for one in alike])
+                    bias, bias_grad = flat.stacked([one.bias for one in alike])
                 self._layers.append(_Layer(weight, bias, weight_grad, bias_grad, activation))
         self._dtype = flat.array.dtype
         self._spaces: dict[tuple[int, int, int], _Space] = {}
 
     def _space(self, rows: int, slot: int) -> _Space:
         # Threads have rooms of their own: a task in async mode acts, judges and learns at the same time.
-        key = (rows, slot, threading.get_ident())
+        key = (rows, slot, get_ident())
         space = self._spaces.get(key)
         if space is None:
             space = self._spaces[key] = _Space(self._layers, rows, self._dtype)
         return space
 
-    def forward(self, inputs: Array, slot: int = 0) -> Array:
+    def forward(self, inputs: Array, slot: int = 0, beside: Array | None = None) -> Array:
+        """Outputs for each row; `beside` are further columns of the input."""
         space = self._space(len(inputs), slot)
+        if beside is not None or space.first_large:
+            columns = inputs.shape[1]
+            space.room[:, :columns] = inputs
+            if beside is not None:
+                space.room[:, columns:] = beside
+            inputs = space.room
         space.input = value = inputs
-        before = space.torch_values[0]  # the latest value as torch sees it; the first product is never torch's
-        for layer, out, tensor, by_torch in space.forward:
-            if by_torch:
-                torch.addmm(layer.torch_bias, before, layer.torch_weight_t, out=tensor)
+        before = space.torch_room  # the latest value as torch sees it
+        for layer, out, tensor, large in space.forward:
+            if large:
+                layer.affine(layer.torch_bias, before, layer.torch_weight_t, out=tensor)
             else:
                 np.matmul(value, layer.weight_t, out=out)
                 tensor.add_(layer.torch_bias)
@@ -201,9 +238,16 @@ class FusedMLP:
         space = self._space(rows, slot)
         return space.values[-2] if len(self._layers) > 1 else space.input
 
-    def backward(self, grad: Array, slot: int = 0, need_input: bool = False) -> Array | None:
-        """Gradients of all layers from the gradient of the output, after a `forward` with the same rows and slot."""
-        space = self._space(len(grad), slot)
+    def backward(
+        self, grad: Array, slot: int = 0, need_input: bool = False, *, first: int = 0, of: int | None = None
+    ) -> Array | None:
+        """Gradients of all layers from the gradient of the output, after a `forward` with the same rows and slot.
+
+        :param of: rows of that `forward`, if it had more; those from `first` on are meant.
+        """
+        rows = grad.shape[-2]
+        whole = self._space(of or rows, slot)
+        space = whole if of is None else whole.part(first, rows)
         grads = space.grads
         own = False  # whether the gradient lies in our memory, where torch sees it too
         for number in range(len(self._layers) - 1, -1, -1):
@@ -212,16 +256,16 @@ class FusedMLP:
                 if not own:
                     np.copyto(grads.arrays[number], grad)
                     grad, own = grads.arrays[number], True
-                self._through_activation(layer.activation, space, grads, number)
-            before = space.values[number - 1] if number else space.input
-            np.matmul(grad.T, before, out=layer.weight_grad)
+                _through_activation(
+                    layer.activation, space.values[number], space.torch_values[number], grad, grads.tensors[number]
+                )
+            before = space.values[number - 1] if number else whole.input[first : first + rows]
+            np.matmul(grad.swapaxes(-1, -2), before, out=layer.weight_grad)
             np.matmul(grads.ones, grad, out=layer.bias_grad)
             if isinstance(layer, _NoisyLayer):
                 layer.spread_gradient()
             if number:
-                if own and space.by_torch[number]:
-                    torch.mm(grads.tensors[number], layer.torch_weight, out=grads.tensors[number - 1])
-                elif layer.outputs == 1:  # an outer product, for which matmul is slow
+                if layer.outputs == 1:  # an outer product, for which matmul is slow
                     torch.mul(torch.from_numpy(grad), layer.torch_weight, out=grads.tensors[number - 1])
                 else:
                     np.matmul(grad, layer.weight, out=grads.arrays[number - 1])
@@ -230,84 +274,68 @@ class FusedMLP:
                 return np.asarray(np.matmul(grad, layer.weight, out=grads.input))
         return None
 
-    def input_gradient(
-        self, grad: Array, columns: slice, rows: int, chosen: Array | None = None, slot: int = 0
-    ) -> Array:
-        """The gradient by some columns of the input; those of the layers are left alone, and so are the values.
-
-        :param rows: of the `forward` that this is for; `chosen`: those among them that `grad` is for.
-        """
-        space = self._space(rows, slot)
-        for number in range(len(self._layers) - 1, -1, -1):
+    def input_gradient(self, which: Array, columns: slice) -> Array:
+        """The gradient of the only output by some columns of the input, of each row [B] through one of the twins, after
+        a `forward` of as many rows; the layers' gradients are left alone, and so are the values."""
+        rows = len(which)
+        space = self._space(rows, 0)
+        # Rows of one twin stand together, so that each product is over a part of them, and all else over all at once.
+        at = np.sort(which * rows + np.arange(rows))
+        row = at % rows
+        ends = np.searchsorted(at, rows * np.arange(len(self._layers[0].weight) + 1)).tolist()
+        last = self._layers[-1].weight
+        grad: Array = (last if len(self._layers) > 1 else last[..., columns])[which[row], 0]
+        for number in range(len(self._layers) - 2, -1, -1):
             layer = self._layers[number]
+            value = space.values[number].reshape(-1, layer.outputs).take(at, axis=0)
             if layer.activation is not None:
-                value = space.values[number] if chosen is None else space.values[number][chosen]
-                if layer.activation == "tanh":
-                    grad = grad * (1.0 - value * value)
-                else:
-                    tensor = torch.from_numpy(grad)
-                    torch.ops.aten.threshold_backward.grad_input(tensor, torch.from_numpy(value), 0, grad_input=tensor)
-            if number == 0:
-                return np.asarray(grad @ layer.weight[:, columns])
-            grad = (torch.from_numpy(grad) * layer.torch_weight).numpy() if layer.outputs == 1 else grad @ layer.weight
-        raise AssertionError("a chain has a layer")
+                _through_activation(layer.activation, value, torch.from_numpy(value), grad, torch.from_numpy(grad))
+            weight = layer.weight if number else layer.weight[..., columns]
+            before: Array = np.empty((rows, weight.shape[-1]), grad.dtype)
+            for one, first, end in zip(weight, ends[:-1], ends[1:], strict=True):
+                np.matmul(grad[first:end], one, out=before[first:end])
+            grad = before
+        gradient = np.empty_like(grad)
+        gradient[row] = grad
+        return gradient
 
-    @staticmethod
-    def _through_activation(activation: str, space: _Space, grads: _Gradients, number: int) -> None:
-        if activation == "tanh":
-            # The values are not needed any more: 1 − tanh² takes their place.
-            value = space.values[number]
-            np.multiply(value, value, out=value)
-            np.subtract(1.0, value, out=value)
-            np.multiply(grads.arrays[number], value, out=grads.arrays[number])
-        else:
-            grad = grads.tensors[number]
-            torch.ops.aten.threshold_backward.grad_input(grad, space.torch_values[number], 0, grad_input=grad)
+
+def _through_activation(
+    activation: str, value: Array, torch_value: torch.Tensor, grad: Array, torch_grad: torch.Tensor
+) -> None:
+    """Take a gradient by what an activation gave back to what it was given; of tanh the values are used up."""
+    if activation == "tanh":
+        np.multiply(value, value, out=value)
+        np.subtract(1.0, value, out=value)
+        np.multiply(grad, value, out=grad)
+    else:
+        torch.ops.aten.threshold_backward.grad_input(torch_grad, torch_value, 0, grad_input=torch_grad)
 
 
 class FusedCritics:
     """Critics of continuous actions, each a fusable chain over observation and action side by side."""
 
     def __init__(self, chains: list[nn.Sequential], flat: FlatParameters, observed: int) -> None:
-        self._chains = [FusedMLP(chain, flat) for chain in chains]
-        self._observed = observed
-        self._joined: dict[tuple[int, int], Array] = {}
+        self._all = FusedMLP(chains, flat)
+        self._first = FusedMLP(chains[:1], flat)
+        self._actions = slice(observed, None)
 
-    def join(self, obs: Array, action: Array) -> Array:
-        """Both side by side; the memory is used again by the next call with as many rows."""
-        key = (len(obs), threading.get_ident())
-        joined = self._joined.get(key)
-        if joined is None:
-            joined = self._joined[key] = np.empty((len(obs), self._observed + action.shape[1]), np.float32)
-        joined[:, : self._observed] = obs
-        joined[:, self._observed :] = action
-        return joined
-
-    def forward(self, joined: Array) -> Array:
+    def forward(self, obs: Array, action: Array) -> Array:
         """Q [C, B]."""
-        return np.stack([chain.forward(joined)[:, 0] for chain in self._chains])
+        return self._all.forward(obs, beside=action)[..., 0].copy()
 
     def backward(self, grad: Array) -> None:
         """Gradients of all layers from that of Q [C, B]."""
-        for chain, part in zip(self._chains, grad, strict=True):
-            chain.backward(part[:, None])
+        self._all.backward(grad[..., None])
 
-    def first(self, joined: Array) -> tuple[Array, Array]:
+    def first(self, obs: Array, action: Array) -> tuple[Array, Array]:
         """Q of the first critic [B] and its gradient by the action [B, A]."""
-        q = self._chains[0].forward(joined)[:, 0]
-        return q, self._by_action(0, len(joined), None)
+        return self._least(self._first, obs, action)
 
-    def least(self, joined: Array) -> tuple[Array, Array]:
+    def least(self, obs: Array, action: Array) -> tuple[Array, Array]:
         """The smallest Q [B] and its gradient by the action [B, A]: of each row through that critic alone."""
-        q = self.forward(joined)
-        which = q.argmin(axis=0)
-        gradient: Array = np.empty((len(joined), joined.shape[1] - self._observed), q.dtype)
-        for number in range(len(q)):
-            chosen = np.flatnonzero(which == number)
-            if len(chosen):
-                gradient[chosen] = self._by_action(number, len(joined), chosen)
-        return q.min(axis=0), gradient
+        return self._least(self._all, obs, action)
 
-    def _by_action(self, number: int, rows: int, chosen: Array | None) -> Array:
-        ones = np.ones((rows if chosen is None else len(chosen), 1), np.float32)
-        return self._chains[number].input_gradient(ones, slice(self._observed, None), rows, chosen)
+    def _least(self, critics: FusedMLP, obs: Array, action: Array) -> tuple[Array, Array]:
+        q = critics.forward(obs, beside=action)[..., 0]
+        return q.min(axis=0), critics.input_gradient(q.argmin(axis=0), self._actions)

@@ -6,7 +6,7 @@ Lightning and by middleware alike; loops that collect by themselves call `learn_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,10 @@ from typing import Any, cast
 import numpy as np
 
 from operant.algorithms.base import recorded_actions
-from operant.algorithms.contracts import Algorithm, DataSpec, Metrics, PopulationAlgorithm
+from operant.algorithms.contracts import Algorithm, DataSpec, ForeseeingAlgorithm, Metrics, PopulationAlgorithm
 from operant.algorithms.errors import DivergedError, explain_divergence
 from operant.data import PrioritizedReplayBuffer, ReplayBuffer
-from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch
+from operant.data.batches import add_step, episode_batch, read_transitions, sample_batch, take_rows
 from operant.envs.parallel import ParallelVectorEnv
 from operant.errors import UsageError
 from operant.framework import Context, Standalone
@@ -130,9 +130,9 @@ class Replay(Source):
         self.algorithm.set_progress(self.collector.env_step, total_steps)
         updates = self.spec.updates or self.steps_per_round
         metrics: Metrics = {}
-        for number in range(updates):
+        for number, drawn in enumerate(replay_batches(self.algorithm, self.buffer, self.rng, updates)):
             self.algorithm.measure = measure and number == updates - 1
-            metrics = learn_from_replay(self.algorithm, self.buffer, self.rng)
+            metrics = _learn_and_rate(self.algorithm, self.buffer, drawn)
         self.train_iter += updates
         return metrics
 
@@ -207,11 +207,35 @@ def learn_from_replay(
     algorithm: Algorithm, buffer: ReplayBuffer, rng: np.random.Generator, size: int | None = None
 ) -> Metrics:
     """One call of `learn` with a batch from replay; priorities go back."""
+    return _learn_and_rate(algorithm, buffer, next(replay_batches(algorithm, buffer, rng, 1, size)))
+
+
+def replay_batches(
+    algorithm: Algorithm, buffer: ReplayBuffer, rng: np.random.Generator, count: int, size: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """So many batches from replay, each drawn when it is asked for: priorities may have changed. Without priorities
+    several are drawn at once, the same ones; what no update changes is then computed for all of these."""
     spec = algorithm.data
+    size = size or spec.batch
     length = spec.length if spec.unit == "sequence" else 0
-    batch = sample_batch(
-        buffer, size or spec.batch, rng, beta=algorithm.beta, length=length, burn_in=spec.burn_in if length else 0
-    )
+    burn_in = spec.burn_in if length else 0
+    for first in range(0, count, spec.ahead):
+        together = min(spec.ahead, count - first)
+        drawn = sample_batch(buffer, together * size, rng, beta=algorithm.beta, length=length, burn_in=burn_in)
+        if together == 1:
+            yield drawn
+            continue
+        drawn |= cast(ForeseeingAlgorithm, algorithm).foresee(drawn)
+        for begin in range(0, together * size, size):
+            rows = slice(begin, begin + size)
+            yield {
+                name: part[rows] if isinstance(part, np.ndarray) else take_rows(part, rows)
+                for name, part in drawn.items()
+            }
+
+
+def _learn_and_rate(algorithm: Algorithm, buffer: ReplayBuffer, batch: dict[str, Any]) -> Metrics:
+    """`learn`, and the priorities that it gives."""
     metrics, priorities = learn_from(algorithm, batch)
     if priorities is not None:
         buffer.update_priorities(batch["index"], priorities, batch["generation"])

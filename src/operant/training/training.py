@@ -259,8 +259,10 @@ class Training:
                 self._last["evaluate"] = self.env_step
                 self.apart.begin(self._asked())
         found += self._evaluated_apart(wait=bool(ctx.finish))
+        if not found:
+            return
         stop = self.config.evaluation.stop_value
-        if stop is not None and max(found, default=-math.inf) >= stop:
+        if stop is not None and max(found) >= stop:
             self.say(
                 f"stopped at step {self.env_step}: the mean return {max(found):.4g} has reached stop_value {stop:g}"
             )
@@ -324,7 +326,7 @@ class Training:
 
     def _is_due(self, what: str, ctx: Context) -> bool:
         every = self._every[what]
-        return bool(ctx.finish) or self.env_step // every > self._last[what] // every
+        return bool(ctx["finish"]) or self.collector.env_step // every > self._last[what] // every
 
     # -- evaluating --------------------------------------------------------------------------------------------------
     def evaluation(self, episodes: int) -> Evaluation:
