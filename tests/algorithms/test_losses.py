@@ -295,12 +295,23 @@ def test_masked_actions_are_never_taken_nor_learned():
     assert log_prob.item() == pytest.approx(np.log(0.5))
 
 
-def test_noise_of_choices_is_finite_where_an_exponential_number_is_zero():
-    class Zeros:
-        def standard_exponential(self, shape, dtype):
-            return np.zeros(shape, dtype)
+def test_an_exponential_number_of_zero_is_drawn_again():
+    """As noise it has no logarithm; and the least number that has one would make the unlikeliest action a sample."""
 
-    assert np.isfinite(make_head(action_spec(spaces.Discrete(3))).noise(Zeros(), 2, 2)).all()
+    class Zeros:
+        left = 2
+
+        def standard_exponential(self, shape, dtype):
+            drawn = np.ones(shape, dtype)
+            if self.left:
+                drawn.reshape(-1)[0] = 0.0
+                self.left -= 1
+            return drawn
+
+    head = make_head(action_spec(spaces.Discrete(3)))
+    noise = head.noise(Zeros(), 2, 2)
+    assert np.isfinite(noise).all()
+    assert head.choose(np.array([[-30.0, 0.0, 0.0]], np.float32), noise[0, :1]).tolist() == [1]
 
 
 def test_a_gaussian_clips_for_the_environment_only():
@@ -326,12 +337,3 @@ def test_samples_follow_the_probabilities():
     noise = head.noise(np.random.default_rng(0), 1, 20_000)[0]
     shares = np.bincount(head.choose(logits, noise), minlength=3) / 20_000
     np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.02)
-
-
-def test_noise_is_finite_when_the_generator_gives_nought():
-    class Nought:
-        def standard_exponential(self, shape, dtype):
-            return np.zeros(shape, dtype)
-
-    head = make_head(action_spec(spaces.Discrete(3)))
-    assert np.isfinite(head.noise(Nought(), 4, 2)).all()

@@ -15,7 +15,6 @@ from operant.algorithms.contracts import Array
 from operant.models.spaces import ActionSpec
 
 _MASKED = -1e8
-_SMALLEST = np.finfo(np.float32).tiny
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _FLOOR = 1e-6  # of the variance of StateGaussian, as in the authors' code
 
@@ -33,7 +32,11 @@ class Categorical:
     def noise(self, rng: np.random.Generator, steps: int, rows: int) -> Array:
         """What makes an argmax over logits a sample (Gumbel's trick): −log of exponential numbers."""
         noise: Array = rng.standard_exponential((steps, rows, sum(self._sizes)), dtype=np.float32)
-        np.maximum(noise, _SMALLEST, out=noise)  # one in 17 million is 0, whose logarithm there is not
+        while not noise.all():
+            # About one in ten million is 0, whose logarithm there is not. Those are drawn again: the least number that
+            # has one would mean noise of 87, and an action that the policy never takes.
+            zero = noise == 0.0
+            noise[zero] = rng.standard_exponential(np.count_nonzero(zero), dtype=np.float32)
         np.log(noise, out=noise)
         np.negative(noise, out=noise)
         return noise
