@@ -51,6 +51,15 @@ ROWS: dict[str, int | None] = {
     "cartpole-rainbow": None,
     "cartpole-trpo": None,
     "pendulum-trpo": None,
+    "acrobot-c51": None,
+    "acrobot-qrdqn": 30_000,
+    "acrobot-rainbow": None,
+    "acrobot-trpo": None,
+    "lunarlander-c51": None,
+    "lunarlander-qrdqn": None,
+    "lunarlander-rainbow": None,
+    "lunarlander-trpo": None,
+    "hopper-trpo": 200_000,
     "cartpole-a2c": 100_000,
     "acrobot-ppo": 100_000,
     "acrobot-dqn": 10_000,
@@ -62,6 +71,8 @@ ROWS: dict[str, int | None] = {
     "pendulum-ddpg": None,
     "pendulum-td3": None,
     "pendulum-sac": None,
+    "hopper-ppo": None,
+    "halfcheetah-ppo": None,
     "mountaincarcontinuous-sac": None,
     "lunarlandercontinuous-sac": 100_000,
     "lunarlandercontinuous-td3": 100_000,
@@ -70,7 +81,8 @@ ROWS: dict[str, int | None] = {
     "halfcheetah-sac": 100_000,
     "halfcheetah-td3": 100_000,
 }
-QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(("lunarlandercontinuous", "hopper", "halfcheetah"))}
+_LONG = ("lunarlandercontinuous", "hopper", "halfcheetah")
+QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(_LONG) and preset.endswith(("-sac", "-td3"))}
 PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl", "tianshou": "tianshou"}
 
 
