@@ -409,7 +409,8 @@ class Router(Standalone):
         elif kind is Kind.REQUEST:
             self._on_request(link, *value)
         elif kind is Kind.RESPONSE:
-            if self._requests.receive(value) is not None:
+            request = self._requests.receive(value)
+            if request is not None and request.operation == "get":  # whose item goes back if it does not arrive
                 self.hub.send(link, Kind.RECEIVED, value[0])
         elif kind is Kind.RECEIVED:
             with self.changed:
