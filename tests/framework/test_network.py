@@ -314,6 +314,9 @@ def test_the_place_under_slurm() -> None:
         "tcp://n1:50616",
     ]
     assert find_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}) is None
+    shared = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "2"}
+    ports = [find_place({**shared, "SLURM_JOB_ID": job}).hosts for job in ("1042", "1043")]  # type: ignore[union-attr]
+    assert not set(ports[0]) & set(ports[1])  # two jobs on one node
 
 
 def test_the_place_in_a_headless_service() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import threading
 from typing import Any
@@ -12,6 +13,8 @@ from operant.framework.parallel.local_engine import ExitCallback, WorkerHandle
 from operant.framework.parallel.settings import RunnerSettings
 from operant.framework.parallel.spec import WorkerSpec
 from operant.framework.parallel.worker import run_worker
+
+_LOG = logging.getLogger(__name__)
 
 # A custom resource only says where an actor may run; this little of it is taken.
 _TOUCH = 0.001
@@ -36,7 +39,8 @@ class RayEngine:
         self._ray = ray
         self._options = dict(settings.ray_options or {})
         if not ray.is_initialized():
-            ray.init()
+            _init(ray, settings.n_parallel_workers)
+        self._nodes: set[int] = set()
 
     def supervisor_address(self, session: str) -> str:
         return f"tcp://{self._ray.util.get_node_ip_address()}:0"
@@ -46,6 +50,7 @@ class RayEngine:
         return []
 
     def start(self, spec: WorkerSpec, on_exit: ExitCallback) -> WorkerHandle:
+        self._tell_of_missing(spec.node_id)
         actor_class = self._ray.remote(_WorkerActor)
         options: dict[str, Any] = {"num_cpus": 1, **self._options, **self._placement(spec.labels)}
         # Ray must not restart it by itself: the supervisor does, with the state and a new number.
@@ -66,6 +71,13 @@ class RayEngine:
     def close(self) -> None:
         pass
 
+    def _tell_of_missing(self, node_id: int) -> None:
+        each, there = float(self._options.get("num_cpus", 1)), self._ray.cluster_resources().get("CPU", 0.0)
+        enough = len(self._nodes) * each <= there
+        self._nodes.add(node_id)
+        if enough and len(self._nodes) * each > there:  # said once
+            _LOG.warning("Ray has %g CPUs and each worker wants %g: some must wait for a place", there, each)
+
     def _placement(self, labels: list[str]) -> dict[str, Any]:
         selector = dict(label.split("=", 1) for label in labels if "=" in label)
         known = self._ray.cluster_resources()
@@ -76,6 +88,17 @@ class RayEngine:
         if resources:
             placement["resources"] = {**self._options.get("resources", {}), **resources}
         return placement
+
+
+def _init(ray: Any, workers: int) -> None:
+    """Join the cluster that there is, or start one with a place for every worker, however few cores there are."""
+    if not os.environ.get("RAY_ADDRESS"):
+        try:
+            ray.init(num_cpus=max(workers, os.cpu_count() or 1))
+            return
+        except ValueError:  # one runs on this machine already, and has the CPUs that it has
+            pass
+    ray.init()
 
 
 class _WorkerActor:
