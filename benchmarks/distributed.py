@@ -71,14 +71,15 @@ _QUICK = (
 )  # fmt: skip
 
 
-def ratios(rates: dict[str, float]) -> list[str]:
-    """What the figures are for: each pair that was measured, and what it should come to."""
-    found = []
+def ratios(results: Results, known: Iterable[str]) -> list[str]:
+    """What the figures are for: each pair that was measured, and what it should come to (by the wall)."""
+    found, names = [], set(known)
 
     def compare(text: str, one: str, other: str, aim: float) -> None:
-        if one in rates and other in rates:
-            ratio = rates[one] / rates[other]
-            found.append(f"{text:<62} {ratio:>6.2f}   aim {aim:g}{'' if ratio >= aim else '  MISSED'}")
+        if one in names and other in names:
+            ratio, by_cpu = (results.rate(one, by) / results.rate(other, by) for by in ("rate", "by_cpu"))
+            missed = "" if ratio >= aim else "  MISSED"
+            found.append(f"{text:<56} {ratio:>6.2f}  ({by_cpu:.2f} by CPU time)  aim {aim:g}{missed}")
 
     for task in _ENVS:
         for name in ("impala", "appo"):
@@ -112,22 +113,38 @@ class Clock:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.began: float | None = None
-        self.first: tuple[float, int] | None = None
-        self.last: tuple[float, int] = (0.0, 0)
+        self.first: tuple[float, int, float] | None = None
+        self.last: tuple[float, int, float] = (0.0, 0, 0.0)
 
     def see(self, step: int) -> bool:
         """Whether the time is over."""
         now = time.perf_counter()
         self.began = now if self.began is None else self.began
-        if now - self.began >= self.seconds / 10 and self.first is None:
-            self.first = (now, step)
-        self.last = (now, step)
-        return now - self.began >= self.seconds
+        over = now - self.began >= self.seconds
+        if self.first is None and now - self.began >= self.seconds / 10:
+            self.first = (now, step, _cpu_of_all())
+        elif over:
+            self.last = (now, step, _cpu_of_all())
+        return over and self.last[1] > 0
 
-    @property
-    def rate(self) -> float:
+    def figures(self, lag: float = 0.0) -> dict[str, float]:
+        """Steps by the wall, and by the CPU time of all processes, which says more on a machine that others use too."""
         assert self.first is not None
-        return (self.last[1] - self.first[1]) / max(1e-9, self.last[0] - self.first[0])
+        wall, steps, cpu = (last - first for last, first in zip(self.last, self.first, strict=True))
+        return {"rate": steps / max(1e-9, wall), "by_cpu": steps / max(1e-9, cpu), "lag": lag}
+
+
+def _cpu_of_all() -> float:
+    import psutil
+
+    total = 0.0
+    for process in (here := psutil.Process(), *here.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+            total += times.user + times.system
+        except psutil.Error:
+            continue
+    return total
 
 
 def run_ours(case: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -168,7 +185,7 @@ def run_ours(case: dict[str, Any], seconds: float) -> dict[str, Any]:
             training.collect = collect_and_look  # type: ignore[method-assign]
             training.begin()
             training.run()
-    return {"rate": clock.rate, "lag": lags[-1] if lags else 0.0}
+    return clock.figures(lags[-1] if lags else 0.0)
 
 
 def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -208,7 +225,7 @@ def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
             break
     algorithm.stop()
     ray.shutdown()
-    return {"rate": clock.rate, "lag": 0.0}
+    return clock.figures()
 
 
 class Results:
@@ -227,16 +244,16 @@ class Results:
             self.rounds.pop(name, None)
         self._write()
 
-    def rate(self, name: str) -> float:
-        return statistics.median(one["rate"] for one in self.rounds[name])
+    def rate(self, name: str, by: str = "rate") -> float:
+        return statistics.median(one[by] for one in self.rounds[name])
 
     def line(self, name: str) -> str:
         known = self.rounds[name]
         loads = [one["load"] for one in known]
         rates = ", ".join(f"{one['rate']:,.0f}" for one in known) if len(known) > 1 else ""
         return (
-            f"{name:<44} {self.rate(name):>9,.0f} steps/s  lag {known[-1]['lag']:.1f}  "
-            f"load {min(loads):.0f} to {max(loads):.0f}  {rates}"
+            f"{name:<40} {self.rate(name):>9,.0f} steps/s, {self.rate(name, 'by_cpu'):>9,.0f} a CPU-second  "
+            f"lag {known[-1]['lag']:.1f}  load {min(loads):.0f} to {max(loads):.0f}  {rates}"
         )
 
     def _write(self) -> None:
@@ -288,8 +305,8 @@ def main() -> None:
                 continue
             results.add(name, found)
             print(results.line(name), flush=True)
-    known = {name: results.rate(name) for name in chosen if name in results.rounds}
-    print(f"\n{os.cpu_count()} cores", *(results.line(name) for name in known), "", *ratios(known), sep="\n")
+    known = [name for name in chosen if name in results.rounds]
+    print(f"\n{os.cpu_count()} cores", *map(results.line, known), "", *ratios(results, known), sep="\n")
 
 
 if __name__ == "__main__":
