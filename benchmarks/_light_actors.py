@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,31 +15,47 @@ from operant.framework.parallel.link import Frame, Kind, Link, PeerInfo
 from operant.framework.parallel.wire import decode
 
 
-class LightActor:
-    """Puts a trajectory, asks for weights, and puts the next when the learner has accepted it."""
+class LightActors:
+    """Many actors on one hub: each has a connection of its own, and all are driven by what comes in on them."""
 
-    def __init__(self, number: int, secret: bytes, address: str, message: dict[str, Any], settings: tuple[Any, ...]):
-        self._message = {**message, "index": number - 1}
-        self._settings, self._number, self._version = settings, 0, 0
-        self._hub = Hub(PeerInfo(number, 0, 0, ["collect"]), secret, self._on_frame, lambda _: None, lambda *_: None)
-        self._link = self._hub.dial(address, 120.0)
-        self._hub.send(self._link, Kind.WANT, ["version"])
+    def __init__(self, secret: bytes, message: dict[str, Any], settings: tuple[Any, ...]) -> None:
+        self._message, self._settings = message, settings
+        self._hub = Hub(PeerInfo(0), secret, self._on_frame, self._on_link, lambda *_: None)
+        self._next = 0
+        self._actors: dict[Link, _Actor] = {}
+
+    def dial(self, number: int, address: str) -> None:
+        self._next = number
+        self._hub.info = PeerInfo(number, 0, 0, ["collect"])
+        link = self._hub.dial(address, 120.0)
+        self._hub.send(link, Kind.WANT, ["version"])
+
+    def _on_link(self, link: Link) -> None:
+        self._actors[link] = _Actor(self._next - 1)
 
     def _on_frame(self, link: Link, frame: Frame) -> None:
+        actor = self._actors[link]
         if frame.kind is Kind.SNAPSHOT:
             snapshot = decode(frame.head, frame.body, allow_pickle=True)
             self._hub.send(link, Kind.SNAPSHOT_HERE, snapshot["seq"])
-            known, self._version = self._version, decode(snapshot["values"]["version"], frame.body, allow_pickle=True)
-            if self._number == 0 and known == 0:
-                self._put()
+            actor.version = decode(snapshot["values"]["version"], frame.body, allow_pickle=True)
+            if actor.messages == 0:
+                self._put(link, actor)
         elif frame.kind is Kind.RESPONSE:
             self._hub.send(link, Kind.WANT, ["version", "weights"])
-            self._put()
+            self._put(link, actor)
 
-    def _put(self) -> None:
-        self._number += 1
-        item = {**self._message, "version": self._version, "seconds": 0.05}
-        self._hub.send(self._link, Kind.REQUEST, (self._number, "put", ("trajectories", self._settings, item)))
+    def _put(self, link: Link, actor: _Actor) -> None:
+        actor.messages += 1
+        item = {**self._message, "index": actor.index, "version": actor.version, "seconds": 0.05}
+        self._hub.send(link, Kind.REQUEST, (actor.messages, "put", ("trajectories", self._settings, item)))
+
+
+@dataclass
+class _Actor:
+    index: int
+    messages: int = 0
+    version: int = 0
 
 
 def main() -> None:
@@ -57,11 +74,10 @@ def main() -> None:
         "log_prob": np.full((steps, rows), -0.69, np.float32),
     }
     message = {"steps": steps * rows, "data": data, "returns": [20.0], "lengths": [20], "unseen": None}
-    actors = [
-        LightActor(number, bytes.fromhex(given["secret"]), given["address"], message, tuple(given["settings"]))
-        for number in range(given["first"], given["first"] + given["count"])
-    ]
-    print(len(actors), flush=True)
+    actors = LightActors(bytes.fromhex(given["secret"]), message, tuple(given["settings"]))
+    for number in range(given["first"], given["first"] + given["count"]):
+        actors.dial(number, given["address"])
+    print(given["count"], flush=True)
     time.sleep(3600)
 
 

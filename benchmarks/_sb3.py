@@ -23,8 +23,8 @@ __all__ = [
 CONTINUOUS = ("ddpg", "td3", "sac")
 DISTRIBUTIONAL = ("c51", "rainbow")
 """What SB3 has not and Tianshou has: SB3's words for DQN, and ours for what DQN has not."""
-NOT_THERE = ("maddpg",)
-"""What neither has; our own settings then stand for their words."""
+NOT_THERE = ("maddpg", "impala", "appo", "a3c", "apex_dqn", "apex_ddpg", "ars", "es")
+"""What neither has, or what is run by workers here; our own settings then stand for their words."""
 POSITIONS = {
     "operant.envs.positions:CartPolePositions": ("CartPole-v1", [0, 2]),
     "operant.envs.positions:PendulumPositions": ("Pendulum-v1", [0, 1]),
@@ -36,7 +36,7 @@ POSITIONS = {
 def sb3_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Our config in SB3's words, as plain values: everything that decides what SB3 does, and nothing else."""
     ours, model, env = config["algorithm"], config["model"], config["env"]
-    common = {"gamma": ours["gamma"], "learning_rate": ours["learning_rate"]}
+    common = {key: ours[key] for key in ("gamma", "learning_rate") if key in ours}
     if ours["name"] in NOT_THERE:
         common = dict(ours)
     elif ours["name"] not in (*CONTINUOUS, "trpo"):

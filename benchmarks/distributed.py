@@ -1,12 +1,16 @@
 """Environment steps a second with workers that collect, beside one process and beside RLlib's IMPALA and APPO.
 
-    python benchmarks/distributed.py                       everything, on this machine
+    python benchmarks/distributed.py                       every case once: about half an hour
+    python benchmarks/distributed.py --rounds 3            three times each, one round after the other
     python benchmarks/distributed.py --only cartpole       cases whose name has this in it
-    python benchmarks/distributed.py --seconds 20          of each case, after its start
     python benchmarks/distributed.py --quick               what the ratios need, 4 s of each: about five minutes
+    python benchmarks/distributed.py --table               runs nothing, shows what is known
+    python benchmarks/distributed.py --anew                forgets what is known of the cases first
 
 Each case runs in a process of its own with one thread for arithmetic, one after the other. A rate is counted by the
-wall from a tenth of the time on, so that the start of workers and of Ray is not in it.
+wall from a tenth of the time on, so that the start of workers and of Ray is not in it. Each is kept in the file that
+`--results` names, with the load of the machine, so that a run that was stopped goes on; of several rounds the median
+counts.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +46,7 @@ def cases() -> dict[str, dict[str, Any]]:
         for name in ("impala", "appo"):
             for workers in (1, 2, 3):
                 found[f"{task} {name}, {workers} workers"] = _ours(name, {"id": env, "num_envs": rows}, workers)
-            for workers in (1, 2):
+            for workers in (1, 2, 3):
                 found[f"{task} {name}, RLlib, {workers} env runners"] = {
                     "library": "rllib", "env": env, "rows": rows // workers, "workers": workers, "algorithm": name,
                 }  # fmt: skip
@@ -65,18 +71,19 @@ _QUICK = (
 )  # fmt: skip
 
 
-def ratios(rates: dict[str, float]) -> list[str]:
-    """What the figures are for: each pair that was measured, and what it should come to."""
-    found = []
+def ratios(results: Results, known: Iterable[str]) -> list[str]:
+    """What the figures are for: each pair that was measured, and what it should come to (by the wall)."""
+    found, names = [], set(known)
 
     def compare(text: str, one: str, other: str, aim: float) -> None:
-        if one in rates and other in rates:
-            ratio = rates[one] / rates[other]
-            found.append(f"{text:<62} {ratio:>6.2f}   aim {aim:g}{'' if ratio >= aim else '  MISSED'}")
+        if one in names and other in names:
+            ratio, by_cpu = (results.rate(one, by) / results.rate(other, by) for by in ("rate", "by_cpu"))
+            missed = "" if ratio >= aim else "  MISSED"
+            found.append(f"{text:<56} {ratio:>6.2f}  ({by_cpu:.2f} by CPU time)  aim {aim:g}{missed}")
 
     for task in _ENVS:
         for name in ("impala", "appo"):
-            for workers in (1, 2):
+            for workers in (1, 2, 3):
                 ours, theirs = f"{task} {name}, {workers} workers", f"{task} {name}, RLlib, {workers} env runners"
                 compare(f"{task} {name}, {workers} workers, to RLlib's", ours, theirs, 10.0)
             alone = f"{task} ppo, one process"
@@ -106,22 +113,38 @@ class Clock:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.began: float | None = None
-        self.first: tuple[float, int] | None = None
-        self.last: tuple[float, int] = (0.0, 0)
+        self.first: tuple[float, int, float] | None = None
+        self.last: tuple[float, int, float] = (0.0, 0, 0.0)
 
     def see(self, step: int) -> bool:
         """Whether the time is over."""
         now = time.perf_counter()
         self.began = now if self.began is None else self.began
-        if now - self.began >= self.seconds / 10 and self.first is None:
-            self.first = (now, step)
-        self.last = (now, step)
-        return now - self.began >= self.seconds
+        over = now - self.began >= self.seconds
+        if self.first is None and now - self.began >= self.seconds / 10:
+            self.first = (now, step, _cpu_of_all())
+        elif over:
+            self.last = (now, step, _cpu_of_all())
+        return over and self.last[1] > 0
 
-    @property
-    def rate(self) -> float:
+    def figures(self, lag: float = 0.0) -> dict[str, float]:
+        """Steps by the wall, and by the CPU time of all processes, which says more on a machine that others use too."""
         assert self.first is not None
-        return (self.last[1] - self.first[1]) / max(1e-9, self.last[0] - self.first[0])
+        wall, steps, cpu = (last - first for last, first in zip(self.last, self.first, strict=True))
+        return {"rate": steps / max(1e-9, wall), "by_cpu": steps / max(1e-9, cpu), "lag": lag}
+
+
+def _cpu_of_all() -> float:
+    import psutil
+
+    total = 0.0
+    for process in (here := psutil.Process(), *here.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+            total += times.user + times.system
+        except psutil.Error:
+            continue
+    return total
 
 
 def run_ours(case: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -162,7 +185,7 @@ def run_ours(case: dict[str, Any], seconds: float) -> dict[str, Any]:
             training.collect = collect_and_look  # type: ignore[method-assign]
             training.begin()
             training.run()
-    return {"rate": clock.rate, "lag": lags[-1] if lags else 0.0}
+    return clock.figures(lags[-1] if lags else 0.0)
 
 
 def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -202,14 +225,64 @@ def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
             break
     algorithm.stop()
     ray.shutdown()
-    return {"rate": clock.rate, "lag": 0.0}
+    return clock.figures()
+
+
+class Results:
+    """Every round of every case, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rounds: dict[str, list[dict[str, float]]] = json.loads(path.read_text()) if path.exists() else {}
+
+    def add(self, name: str, found: dict[str, float]) -> None:
+        self.rounds.setdefault(name, []).append(found)
+        self._write()
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.rounds.pop(name, None)
+        self._write()
+
+    def rate(self, name: str, by: str = "rate") -> float:
+        return statistics.median(one[by] for one in self.rounds[name])
+
+    def line(self, name: str) -> str:
+        known = self.rounds[name]
+        loads = [one["load"] for one in known]
+        rates = ", ".join(f"{one['rate']:,.0f}" for one in known) if len(known) > 1 else ""
+        return (
+            f"{name:<40} {self.rate(name):>9,.0f} steps/s, {self.rate(name, 'by_cpu'):>9,.0f} a CPU-second  "
+            f"lag {known[-1]['lag']:.1f}  load {min(loads):.0f} to {max(loads):.0f}  {rates}"
+        )
+
+    def _write(self) -> None:
+        lines = [f" {json.dumps(name)}: {json.dumps(known)}" for name, known in sorted(self.rounds.items())]
+        self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def run_apart(case: dict[str, Any], seconds: float) -> dict[str, float] | str:
+    """What a case came to in a process of its own, or the last words of one that failed."""
+    words = [sys.executable, __file__, "--seconds", str(seconds), "--case", json.dumps(case)]
+    env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    load = os.getloadavg()[0]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    try:
+        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return {name: round(value, 2) for name, value in {**found, "load": load}.items()}
+    except (IndexError, json.JSONDecodeError):
+        return (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each case, after its start")
+    parser.add_argument("--rounds", type=int, default=1, help="of each case, with those that are known")
     parser.add_argument("--quick", action="store_true", help="only what the ratios need, 4 s of each case")
+    parser.add_argument("--table", action="store_true", help="run nothing, show what is known")
+    parser.add_argument("--anew", action="store_true", help="forget what is known of these cases first")
+    parser.add_argument("--results", type=Path, default=HERE / "distributed.json")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.case:
@@ -217,22 +290,23 @@ def main() -> None:
         run = run_ours if case["library"] == "operant" else run_rllib
         print(json.dumps(run(case, args.seconds)))
         return
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     seconds = min(args.seconds, 4.0) if args.quick else args.seconds
-    rates: dict[str, float] = {}
-    for name, case in cases().items():
-        if args.only not in name or (args.quick and name not in _QUICK):
-            continue
-        words = [sys.executable, __file__, "--seconds", str(seconds), "--case", json.dumps(case)]
-        env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-        try:
-            found = json.loads(done.stdout.splitlines()[-1])
-            rates[name] = found["rate"]
-            print(f"{name:<48} {found['rate']:>10,.0f} steps/s   lag {found['lag']:.1f}", flush=True)
-        except (IndexError, json.JSONDecodeError):
-            print(f"{name:<48} failed: {done.stderr.strip().splitlines()[-1:]}", flush=True)
-    print("", *ratios(rates), f"load {os.getloadavg()[0]:.1f} at the end", sep="\n")
+    chosen = {name: case for name, case in cases().items() if args.only in name and (name in _QUICK or not args.quick)}
+    results = Results(args.results)
+    if args.anew:
+        results.forget(chosen)
+    for number in range(0 if args.table else args.rounds):
+        for name, case in chosen.items():
+            if len(results.rounds.get(name, ())) > number:
+                continue
+            found = run_apart(case, seconds)
+            if isinstance(found, str):
+                print(f"{name:<44} failed: {found}", flush=True)
+                continue
+            results.add(name, found)
+            print(results.line(name), flush=True)
+    known = [name for name in chosen if name in results.rounds]
+    print(f"\n{os.cpu_count()} cores", *map(results.line, known), "", *ratios(results, known), sep="\n")
 
 
 if __name__ == "__main__":

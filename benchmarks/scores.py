@@ -7,13 +7,13 @@
     python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
 The peer is Stable-Baselines3, SBX (its interface on JAX) where that is much quicker to run, or Tianshou for C51 and
-Rainbow. Both sides are judged
-alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training, then 100 fresh ones
-with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are often not its best) and
-100 with the last weights (`last`). All evaluations of a training begin from the same starts, so that the best of them
-is not the one with the easiest. Each training is one line of scores.json, found again by library and version, preset,
-settings and seed, so that a run that was stopped goes on; several may run at once. What *level*, *undecided* and
-*below* mean is in `operant.training.statistics.verdict`.
+Rainbow; presets that are made for workers run with two of them and have no peer, but APPO our own PPO in one process.
+Both sides are judged alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training,
+then 100 fresh ones with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are
+often not its best) and 100 with the last weights (`last`). All evaluations of a training begin from the same starts, so
+that the best of them is not the one with the easiest. Each training is one line of scores.json, found again by library
+and version, preset, settings and seed, so that a run that was stopped goes on; several may run at once. What *level*,
+*undecided* and *below* mean is in `operant.training.statistics.verdict`.
 """
 
 from __future__ import annotations
@@ -83,6 +83,24 @@ ROWS: dict[str, int | None] = {
 }
 _LONG = ("lunarlandercontinuous", "hopper", "halfcheetah")
 QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(_LONG) and preset.endswith(("-sac", "-td3"))}
+# With workers; the peer of APPO is our own PPO in one process, after as many steps.
+WITH_WORKERS: dict[str, int | None] = {
+    "cartpole-impala": None,
+    "cartpole-appo": None,
+    "cartpole-a3c": None,
+    "cartpole-apex": None,
+    "cartpole-ars": None,
+    "cartpole-es": None,
+    "lunarlander-impala": None,
+    "lunarlander-appo": 500_000,
+    "lunarlander-a3c": None,
+    "lunarlander-apex": None,
+    "swimmer-ars": None,
+    "hopper-ars": None,
+    "halfcheetah-ars": None,
+}
+ROWS |= WITH_WORKERS
+OWN_PEERS = {"cartpole-appo": "cartpole-ppo", "lunarlander-appo": "lunarlander-ppo"}
 PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl", "tianshou": "tianshou"}
 
 
@@ -324,8 +342,9 @@ def _random_agents(env: dict[str, Any]) -> float:
 
 def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
     """The first line of a preset: what it is for, and what was measured after how many steps (ours, the peer's)."""
-    algorithm, whole, peer = config["algorithm"]["name"], config["total_steps"], peer_of(config["name"])
-    name = "best" if algorithm in ("dqn", "c51", "qrdqn", "rainbow") else "last"
+    algorithm, whole = config["algorithm"]["name"], config["total_steps"]
+    peer = "ppo" if config["name"] in OWN_PEERS else peer_of(config["name"])
+    name = "best" if algorithm in ("dqn", "c51", "qrdqn", "rainbow", "apex_dqn") else "last"
     parts = []
     for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
         if len(ours) == SEEDS:
@@ -363,6 +382,8 @@ def gather(
     With `anew` ours are made even if they are there.
     """
     config = {**config, "total_steps": steps}
+    if config["name"] in WITH_WORKERS:
+        config["workers"] = 2
     settings, peer = sb3_settings(config), peer_of(config["name"])
     row = f"{config['name']} {fingerprint(settings)}"
     command = f"python benchmarks/scores.py --presets {config['name']} --steps {steps} --seeds 1 --first-seed"
@@ -384,6 +405,11 @@ def gather(
             if one is not None:
                 found.append(one)
         both.append(found)
+    if config["name"] in OWN_PEERS:
+        from operant.training import load_config
+
+        beside = load_config(OWN_PEERS[config["name"]]).to_mapping()
+        return both[0], gather(beside, steps, results, ("operant",) if runs else (), seeds)[0]
     return both[0], both[1]
 
 

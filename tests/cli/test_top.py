@@ -179,11 +179,14 @@ def test_without_a_terminal_it_prints_once(search: Callable[..., Path], capsys: 
         writer.add_scalar("evaluation/return", 7.5, 25)
         for name, value in {"lag": 1.25, "queue": 0.5, "restarts": 2, "0/steps_per_second": 1000}.items():
             writer.add_scalar(f"workers/{name}", value, 25)
+        for tag, value in {"replay/ratio": 8, "time/learn": 6, "time/collect": 3, "time/step": 10}.items():
+            writer.add_scalar(tag, value, 25)
         writer.flush()
         assert main(["top"]) == 0
         text = capsys.readouterr().out
         assert "0 searches and 1 runs under way" in text and re.search(r"own-\S+ +█░░░ 25% +25 +7\.5", text)
         assert "1 workers, 1,000 steps/s, lag 1.2, queue 50%, dropped 0, restarts 2" in text
+        assert "replay ratio 8.0, learn 60%, collect 30%" in text
     assert main(["top", "--task", "s"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("s  FINISHED  2 tries") and "\x1b" not in text

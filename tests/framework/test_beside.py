@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,19 @@ def _lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_link_that_breaks_is_made_again(tmp_path: Path) -> None:
+    """Nobody died: whoever had dialled dials again, and nothing that was put is lost."""
+    told: list[tuple[int, str]] = []
+    beside = Parallel.beside(1, mains.feed, str(tmp_path), on_restart=lambda *news: told.append(news))
+    with beside as router, Task(router=router):
+        taken = _take(router, 5)
+        link = router.link_to(1)
+        assert link is not None
+        link.sock.shutdown(socket.SHUT_RDWR)
+        taken += _take(router, 20)
+        assert router.link_to(1) is not link
+    numbers = sorted({number for _, number in taken})
+    assert numbers == list(range(len(numbers))) and len(numbers) >= 24  # what was on its way may come twice
+    assert not told and not spawned()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import resource
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mains
 import pytest
@@ -24,6 +25,11 @@ from operant.framework.parallel.addresses import split_address
 from operant.framework.parallel.cluster import expand_host_list, find_place
 from operant.framework.parallel.hub import Hub
 from operant.framework.parallel.link import Frame, Kind, Link, PeerInfo
+from operant.framework.parallel.local_engine import ExitCallback, LocalEngine
+from operant.framework.parallel.settings import RunnerSettings
+from operant.framework.parallel.spec import WorkerSpec
+from operant.framework.parallel.supervisor import Supervisor, _Worker
+from operant.framework.parallel.wire import decode
 
 
 def free_port() -> int:
@@ -308,6 +314,9 @@ def test_the_place_under_slurm() -> None:
         "tcp://n1:50616",
     ]
     assert find_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}) is None
+    shared = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "2"}
+    ports = [find_place({**shared, "SLURM_JOB_ID": job}).hosts for job in ("1042", "1043")]  # type: ignore[union-attr]
+    assert not set(ports[0]) & set(ports[1])  # two jobs on one node
 
 
 def test_the_place_in_a_headless_service() -> None:
@@ -397,3 +406,91 @@ def _wait_until(predicate: Any) -> None:
     while not predicate() and time.monotonic() < deadline:
         time.sleep(0.005)
     assert predicate()
+
+
+_MANY_PEERS = """
+import resource, threading
+from operant.framework.parallel.hub import Hub
+from operant.framework.parallel.link import PeerInfo
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+joined, everybody = [], threading.Event()
+
+def on_link(link):
+    joined.append(link.node_id)
+    if len(set(joined)) == 100:
+        everybody.set()
+
+nothing = lambda *_: None
+hub = Hub(PeerInfo(0), b"s", nothing, on_link, nothing)
+others = Hub(PeerInfo(0), b"s", nothing, nothing, nothing)
+address = hub.listen("tcp://127.0.0.1:0")
+for number in range(1, 101):
+    others.info = PeerInfo(number)
+    others.dial(address, 30.0)
+assert everybody.wait(30.0)
+assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 128
+others.close()
+hub.close()
+"""
+
+
+def test_more_peers_may_join_than_files_may_be_open_at_first() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < 1024:
+        pytest.skip("this machine allows too few files")
+    subprocess.run([sys.executable, "-c", _MANY_PEERS], check=True, timeout=patience(60))
+
+
+def test_who_joins_does_not_wait_until_all_busy_links_were_served() -> None:
+    served: list[int] = []
+
+    def slowly(link: Link, frame: Frame) -> None:
+        served.append(link.node_id)
+        time.sleep(0.02)
+
+    hub = Hub(PeerInfo(0), b"s", slowly, lambda _: None, lambda *_: None)
+    others = Hub(PeerInfo(0), b"s", lambda *_: None, lambda _: None, lambda *_: None)
+    try:
+        address = hub.listen("tcp://127.0.0.1:0")
+        links = []
+        for number in range(1, 81):
+            others.info = PeerInfo(number)
+            links.append(others.dial(address, patience(10.0)))
+        for _ in range(3):
+            for link in links:
+                others.send(link, Kind.PING)
+        _wait_until(lambda: served)
+        others.info = PeerInfo(99)
+        others.dial(address, patience(10.0))
+        assert len(served) < 80  # of 240: not even once around
+    finally:
+        others.close()
+        hub.close()
+
+
+def test_in_a_star_only_the_centre_hears_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Engine(LocalEngine):
+        def start(self, spec: WorkerSpec, on_exit: ExitCallback) -> Any:
+            return None
+
+    supervisor = Supervisor(RunnerSettings(4, topology="star"), Engine(), b"", [])
+    told: list[tuple[list[int], Any]] = []
+    monkeypatch.setattr(
+        supervisor._hub, "send_all", lambda links, parcel: told.append((links, decode(parcel.head, allow_pickle=False)))
+    )
+    try:
+        for node in range(4):
+            spec, link = WorkerSpec(node, [0, 1, 2, 3], b"", ""), cast(Any, node + 10)
+            supervisor._workers[node] = _Worker(spec, cast(Any, None), link, f"ipc://{node}")
+        supervisor._send_directory()
+        centre = {0: ("ipc://0", 0)}
+        assert [(links, set(running)) for links, (running, _) in told] == [([10], {0, 1, 2, 3}), ([11, 12, 13], {0})]
+        assert told[1][1] == (centre, [])
+        told.clear()
+        supervisor._workers[2].over = supervisor._workers[2].returned = True
+        supervisor._send_directory()
+        assert [(links, left) for links, (_, left) in told if links] == [([10], [2])]
+    finally:
+        supervisor._hub.close()

@@ -225,7 +225,7 @@ outcome = run_tree(json.loads(sys.argv[1]), root=sys.argv[2])
 print(outcome.status, outcome.tries)
 """
 OWN = """
-from operant.harness.rllib import prepare_ray
+from operant.framework.parallel.ray_engine import prepare_ray
 prepare_ray()  # before Ray is loaded
 import ray
 from ray import tune

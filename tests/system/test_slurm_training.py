@@ -64,3 +64,21 @@ def test_a_training_goes_on_through_the_loss_of_a_node(slurm: Slurm, tmp_path: P
     assert "has joined" in said and "is lost, with 1 workers" in said
     assert Run(run).latest("workers/restarts").value >= 1.0
     assert Run(run).latest("evaluation/return").value >= 18.0
+
+
+def test_a_job_of_a_site_has_several_nodes(slurm: Slurm, tmp_path: Path) -> None:
+    """`num_nodes` with `--site slurm`: one job, which all its nodes take part in."""
+    (tmp_path / ".operant").mkdir()
+    (tmp_path / "config.json").write_text(json.dumps(config(IMPALA, 20_000, num_nodes=2)))
+    nodes = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"  # both names are this machine's
+    env = {**os.environ, "OPERANT_NODES": nodes, "OPERANT_TEST_STEP": "1"}
+    env.pop("OPERANT_SECRET", None)
+    words = [sys.executable, "-m", "operant", "train", "config.json", "--site", "{type: slurm, poll: 0.5}", "--json"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=patience(120))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["status"] for one in found["seeds"]] == ["FINISHED"]
+    place = tmp_path / ".operant" / "searches" / found["search"] / "jobs" / "0"
+    assert any("has joined" in one.text for one in Run(place / "run").text())
+    assert Run(place / "run").latest("workers/1/steps_per_second").value > 0.0
+    assert slurm.is_empty() and not of_task(0) and not of_task(1)

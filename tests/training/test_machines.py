@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,12 @@ from typing import Any
 import psutil
 import pytest
 from tests.machine import free_port, patience, spawned
-from tests.training.test_remote import IMPALA, config, root
+from tests.training.test_remote import IMPALA, PPO, config, root
 
 from operant.errors import OperantError, UsageError
 from operant.tracking import Run
 from operant.training import load_config, train
-from operant.training.machines import is_other_machine, join_run, meeting_place
+from operant.training.machines import is_other_machine, join_run, meeting_place, words_for_each_node
 
 __all__ = ["root"]  # a fixture
 SECRET = "between the machines"
@@ -74,6 +77,81 @@ def test_training_goes_on_through_the_loss_of_a_machine(root: Path, machine: psu
     assert not spawned()
 
 
+class Cut:
+    """Looks on, and takes the network between the machines away for a while."""
+
+    def __init__(self, device: str, seconds: float) -> None:
+        self.device, self.seconds, self.points = device, seconds, 0
+        self.thread = threading.Thread(target=self._cut)
+        self.sentences: list[str] = []
+
+    def said(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def point(self, *_: Any) -> None:
+        self.points += 1
+        if self.points == 3:
+            self.thread.start()
+
+    def evaluated(self, *_: Any) -> None: ...
+
+    def _cut(self) -> None:
+        ip("link", "set", self.device, "down")
+        time.sleep(self.seconds)
+        ip("link", "set", self.device, "up")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def second_network() -> Iterator[tuple[str, str, list[str]]]:
+    """A machine's network of its own: the device that leads there, our address, and how a command is run there."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("needs root and `ip`")
+    name = f"op{os.getpid() % 100_000}"
+    try:
+        ip("netns", "add", name)
+        ip("link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b", "netns", name)
+    except subprocess.CalledProcessError as error:
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        pytest.skip(f"no network of its own can be made: {error.stderr}")
+    inside = ["ip", "netns", "exec", name]
+    try:
+        ip("addr", "add", "10.199.77.1/30", "dev", f"{name}a")
+        ip("link", "set", f"{name}a", "up")
+        ip(*inside[1:], "ip", "addr", "add", "10.199.77.2/30", "dev", f"{name}b")
+        for device in (f"{name}b", "lo"):
+            ip(*inside[1:], "ip", "link", "set", device, "up")
+        yield f"{name}a", "10.199.77.1", inside
+    finally:
+        ip("netns", "del", name)
+
+
+@pytest.mark.long
+def test_a_cut_of_ten_seconds_heals(
+    root: Path, second_network: tuple[str, str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, host, inside = second_network
+    place = f"{host}:{free_port()}"
+    monkeypatch.setenv("OPERANT_ADDRESS", place)
+    monkeypatch.setenv("OPERANT_SECRET", SECRET)
+    cut = Cut(device, 10.0)
+    words = [*inside, sys.executable, "-m", "operant", "join", f"tcp://{place}"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as machine:
+        # In rounds everybody waits for the worker that is out of reach.
+        settings = config(PPO, 16_384, num_nodes=2, silence=patience(60.0), log={"every": 256})
+        began = time.monotonic()
+        result = train(settings, observer=cut, root=root)
+        cut.thread.join()
+        assert time.monotonic() - began > 10.0
+        assert machine.wait(patience(30)) == 0, machine.stderr and machine.stderr.read()
+    assert Run.open(result.run_id, root).latest("workers/restarts").value == 0.0
+    assert not any("is lost" in one for one in cut.sentences) and result.steps >= 16_384
+    assert not spawned()
+
+
 @pytest.mark.long
 def test_a_machine_that_helped_ends_with_the_run(root: Path, machine: psutil.Popen) -> None:
     result = train(config(IMPALA, 4_000, num_nodes=2), root=root)
@@ -111,3 +189,15 @@ def test_under_slurm_the_first_learns_and_the_others_join(monkeypatch: pytest.Mo
     assert meeting_place(os.environ) == "tcp://n1:50515"
     monkeypatch.setenv("SLURM_PROCID", "0")
     assert not is_other_machine(2, "local")
+
+
+def test_a_job_of_a_site_with_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERANT_SECRET", "")
+    monkeypatch.delenv("OPERANT_SECRET")
+    two = load_config("cartpole-impala", ["workers=2", "num_nodes=2"])
+    assert words_for_each_node(load_config("cartpole-impala", []), "local") == []
+    assert words_for_each_node(load_config("cartpole-impala", ["workers=2", "num_nodes=2", "engine=ray"]), "ray") == []
+    assert words_for_each_node(two, {"type": "slurm"})[:3] == ["srun", "--nodes=2", "--ntasks=2"]
+    assert len(os.environ["OPERANT_SECRET"]) == 32
+    with pytest.raises(UsageError, match="a job of the site 'kubernetes' has one node"):
+        words_for_each_node(two, {"type": "kubernetes"})

@@ -201,3 +201,10 @@ def test_scales_of_several_are_those_of_one() -> None:
     np.testing.assert_allclose(learner.obs_moments.variance, alone.obs_moments.variance)
     parts[0].load_scales(learner.scales())
     np.testing.assert_allclose(parts[0].observe(rows[0], learn=False), alone.observe(rows[0], learn=False))
+
+
+def test_callbacks_stay_with_the_learner(root: Path) -> None:
+    """They may be anything that this process has: nobody else is given them."""
+    passes: list[int] = []
+    train(config(IMPALA, 500, callbacks=[lambda training: lambda ctx: passes.append(training.env_step)]), root=root)
+    assert passes and passes[-1] >= 500

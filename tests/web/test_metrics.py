@@ -48,7 +48,8 @@ def parse(text: str) -> Samples:
 def test_what_is_told(root: Path) -> None:
     search = MadeSearch(root, "live", 3)
     search.add_job("RUNNING")
-    recorder = record_run(root / "runs" / "busy", "busy", {"acc": range(1000), "workers/lag": [1.5]}, end="")
+    said = {"acc": range(1000), "workers/lag": [1.5], "replay/ratio": [8.0], "time/learn": [20.0]}
+    recorder = record_run(root / "runs" / "busy", "busy", said, end="")
     answer = Client(root).get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     found = parse(answer.body.decode())
@@ -59,7 +60,9 @@ def test_what_is_told(root: Path) -> None:
     assert ({"state": "RUNNING"}, 1.0) in found["operant_searches"] and ({"state": "RUNNING"}, 1.0) in found[
         "operant_runs"
     ]
-    assert found["operant_run_points_total"] == [({"run": "busy"}, 1001.0)]
+    assert found["operant_run_points_total"] == [({"run": "busy"}, 1003.0)]
+    assert found["operant_run_replay"] == [({"run": "busy", "what": "ratio"}, 8.0)]
+    assert found["operant_run_middleware_seconds"] == [({"run": "busy", "what": "learn"}, 0.02)]
     assert found["operant_run_workers"] == [({"run": "busy", "what": "lag"}, 1.5)]
     (steps,), (lag,) = found["operant_run_steps_per_second"], found["operant_run_writer_lag_seconds"]
     assert steps[1] > 0 and lag[1] > 0

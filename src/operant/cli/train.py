@@ -135,6 +135,7 @@ def _on_site(args: argparse.Namespace) -> int:
     from operant.schedulers.naive_scheduler import NaiveScheduler
     from operant.schedulers.views.display import make_view
     from operant.tracking.places import find_root, new_run_id
+    from operant.training.machines import words_for_each_node
     from operant.training.seeds import parse_seeds
     from operant.training.statistics import interval
     from operant.training.targets import load_config
@@ -143,9 +144,10 @@ def _on_site(args: argparse.Namespace) -> int:
     seeds = parse_seeds(args.seeds) if args.seeds else [config.seed]
     name = new_run_id(config.name)
     folder = find_root(args.root) / "searches" / name
-    words = [sys.executable, "-m", "operant", "train", args.target, *args.changes]
+    site = parse_site(args.site)
+    words = [*words_for_each_node(config, site), sys.executable, "-m", "operant", "train", args.target, *args.changes]
     search = {
-        "site": parse_site(args.site),
+        "site": site,
         "task": {
             "template": f"{shlex.join(words)} seed={{train_seed}} --quiet",
             "search_args": [{"name": "train_seed", "type": "Categorical", "data": seeds}],

@@ -84,7 +84,8 @@ def _tune(plan: Plan, root: str | Path | None) -> Any:
 
         own_config(sample)
     else:
-        from operant.harness.rllib import algorithm_config, prepare_ray
+        from operant.framework.parallel.ray_engine import prepare_ray
+        from operant.harness.rllib import algorithm_config
 
         prepare_ray()
         algorithm_config(sample)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from operant._util.dotted import plain_flat
 from operant.errors import UsageError, nearest
+from operant.framework.parallel.ray_engine import prepare_ray
 from operant.harness.loggers import loggers_of
 from operant.harness.objects import made, named
 from operant.harness.results import STEPS, Heard, Report, Result, StopConditions, films_of, flatten, machine_load
@@ -271,16 +271,6 @@ def _built(config: Any) -> Any:
         if "suppress all validation errors" not in text:
             raise
         raise UsageError(f"RLlib: {text.splitlines()[0]}") from None
-
-
-def prepare_ray() -> None:
-    """Set what Ray reads from the environment when it is begun, where nobody else has."""
-    os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
-    # Where there is much to do, Ray's parts need longer than its 30 s to come up.
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
-    os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: beside other work nothing would come of them
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
 
 
 def train_rllib(

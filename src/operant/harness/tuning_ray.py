@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operant.errors import UsageError
+from operant.framework.parallel.ray_engine import prepare_ray
 from operant.harness.application import run_tree
-from operant.harness.rllib import algorithm_config, prepare_ray, ray_session
+from operant.harness.rllib import algorithm_config, ray_session
 from operant.harness.tree import Plan, given, make_plan
 from operant.harness.tuning import first_values, metric_of, searcher_of, with_values
 from operant.harness.words import Tree

@@ -51,7 +51,7 @@ class EvaluatedApart:
             beside = Parallel.beside(
                 1,
                 serve_evaluations,
-                self._config,
+                self._config.for_workers(),
                 engine=cast(Any, self._config.engine),
                 labels={0: ["learn"], 1: ["evaluate"]},
                 on_restart=lambda _, why: self._news.append(f"the process that evaluates is replaced: {why}"),

@@ -223,6 +223,10 @@ class TrainConfig:
             raise UsageError("model.device stands at the top of a config: device")
         return fill(TrainConfig, values)
 
+    def for_workers(self) -> TrainConfig:
+        """What other processes of the training need: callbacks and loggers are for the one that learns."""
+        return replace(self, callbacks=(), loggers=())
+
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, with the algorithm's settings in full."""
         plain = to_mapping(self)

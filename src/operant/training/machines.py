@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,6 +48,22 @@ def meeting_place(environment: Mapping[str, str]) -> str:
         return own_address(DEFAULT_PORT)
     host, colon, port_text = given.rpartition(":")
     return f"tcp://{host}:{port_text}" if colon and port_text.isdigit() else f"tcp://{given}:{DEFAULT_PORT}"
+
+
+def words_for_each_node(config: TrainConfig, site: str | Mapping[str, Any]) -> list[str]:
+    """What stands before the command of a training that is a job of a site, so that all its nodes run it."""
+    if config.num_nodes == 1 or config.engine != "local":
+        return []
+    kind = site if isinstance(site, str) else str(site.get("type"))
+    if kind != "slurm":
+        raise UsageError(
+            f"num_nodes is {config.num_nodes}, and a job of the site {kind!r} has one node: on Slurm it may "
+            "have several, and with engine=ray its workers go to all nodes of a Ray cluster"
+        )
+    # Jobs get the environment of whoever submits them.
+    os.environ.setdefault(SECRET_VARIABLE, secrets.token_hex(16))
+    count = config.num_nodes
+    return ["srun", f"--nodes={count}", f"--ntasks={count}", "--no-kill", "--kill-on-bad-exit=0"]
 
 
 def is_other_machine(num_nodes: int, engine: str) -> bool:

@@ -82,7 +82,7 @@ class Remote(Source):
             beside = Parallel.beside(
                 len(roles) - 1,
                 collect_for_learner,
-                config,
+                config.for_workers(),
                 **placement(config, self.say, lambda news: self._news.append(news)),
                 labels={node: [role] for node, role in enumerate(roles)},
                 topology="mesh" if config.replay_shards else "star",

@@ -153,7 +153,7 @@ class Together(Source):
             beside = Parallel.beside(
                 config.learners - 1,
                 learn_along,
-                config,
+                config.for_workers(),
                 **placement(config, self.say, lambda news: self._news.append(news)),
                 labels={rank: ["learn", *(["collect"] if rank else [])] for rank in (0, *others)},
                 stall_timeout=config.silence,

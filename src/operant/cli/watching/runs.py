@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from operant.tracking.places import iter_run_dirs
 from operant.tracking.reading.index import Index
 from operant.tracking.reading.summary import RunSummary, summarize
 
+_RATE = re.compile(r"workers/\d+/steps_per_second")
+_MOST_RATES = 4  # that are shown one by one
 # Of all that a run records, what tells most at a glance.
 _TELLING = ("evaluation/return", "episodes/return", "collector/return", "return", "reward", "acc", "loss")
 
@@ -24,8 +27,8 @@ class RunUnderWay:
     last: float | None
     part: float | None
     """How much of it is done, where it says how long it will be (``total_steps``)."""
-    workers: str = ""
-    """Of a training whose data others collect, how that goes."""
+    workers: tuple[str, ...] = ()
+    """Of a training whose data others collect, how that goes: lines."""
 
 
 class RunsUnderWay:
@@ -71,14 +74,25 @@ def _row(summary: RunSummary) -> RunUnderWay:
     )
 
 
-def _workers(summary: RunSummary) -> str:
-    said = {tag: one.last_value for tag, one in summary.series.items() if tag.startswith("workers/")}
-    rates = [value for tag, value in said.items() if tag.endswith("/steps_per_second")]
+def _workers(summary: RunSummary) -> tuple[str, ...]:
+    said = {tag: one.last_value for tag, one in summary.series.items()}
+    rates = [value for tag, value in sorted(said.items()) if _RATE.fullmatch(tag)]
     if not rates or "workers/lag" not in said:
-        return ""
-    return (
-        f"{len(rates)} workers, {sum(rates):,.0f} steps/s, lag {said['workers/lag']:.1f}, "
+        return ()
+    each = " + ".join(f"{rate:,.0f}" for rate in rates) if len(rates) <= _MOST_RATES else f"{sum(rates):,.0f}"
+    line = (
+        f"{len(rates)} workers, {each} steps/s, lag {said['workers/lag']:.1f}, "
         f"queue {said.get('workers/queue', 0.0):.0%}, dropped {said.get('workers/dropped', 0.0):.0f}, "
         f"restarts {said.get('workers/restarts', 0.0):.0f}"
         + (f", lost {said['workers/lost']:.0f}" if said.get("workers/lost") else "")
     )
+    more = [f"replay ratio {said['replay/ratio']:.1f}"] if "replay/ratio" in said else []
+    return (line, *([", ".join(more + where)] if (where := _where_time_goes(said)) or more else []))
+
+
+def _where_time_goes(said: dict[str, float]) -> list[str]:
+    """The three that take most of the learner's pass."""
+    whole = said.get("time/step", 0.0)
+    known = {tag.removeprefix("time/"): value for tag, value in said.items() if tag.startswith("time/")}
+    parts = sorted((-value, name) for name, value in known.items() if name not in ("step", "steps_per_second"))
+    return [f"{name} {-value / whole:.0%}" for value, name in parts[:3]] if whole > 0 else []

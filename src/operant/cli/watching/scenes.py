@@ -303,8 +303,7 @@ class AllScene:
                 lines.append(cells(["", row.id, shown, step, last, duration(row.elapsed)], widths))
                 if row.tag:
                     lines.append(line(f"     {row.tag}", "dim"))
-                if row.workers:
-                    lines.append(line(f"     {row.workers}", "dim"))
+                lines += [line(f"     {said}", "dim") for said in row.workers]
         if not searches and not runs:
             lines += [line(), line("`operant search --task NAME FILE` starts a search, `operant train` a training.")]
         if height is None:

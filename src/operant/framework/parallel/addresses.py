@@ -37,7 +37,7 @@ def listen(address: str) -> socket.socket:
     try:
         # An abstract name of Linux: nothing in the file system, so nothing is left behind after a kill.
         sock.bind(place)
-        sock.listen(128)
+        sock.listen(1024)
         sock.setblocking(False)
     except OSError as error:
         sock.close()

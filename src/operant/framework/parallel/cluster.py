@@ -84,11 +84,10 @@ def _slurm_place(environment: Mapping[str, str]) -> ClusterPlace:
     listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     nodes = expand_host_list(listed)
     per_node = _tasks_per_node(environment, len(nodes))
-    # Tasks of one machine need ports of their own; 100 leaves room for their workers.
+    # Tasks of one machine need ports of their own; 100 leaves room for their workers. So do jobs that share it.
+    first = DEFAULT_PORT + 200 * (int(environment.get("SLURM_JOB_ID", "0")) % 50)
     hosts = [
-        (node, DEFAULT_PORT + 100 * index)
-        for node, n_tasks in zip(nodes, per_node, strict=True)
-        for index in range(n_tasks)
+        (node, first + 100 * index) for node, n_tasks in zip(nodes, per_node, strict=True) for index in range(n_tasks)
     ]
     return _place(hosts, int(environment["SLURM_PROCID"]))
 

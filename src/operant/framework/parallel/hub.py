@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import resource
 import selectors
 import socket
 import threading
@@ -44,6 +46,9 @@ _LOG = logging.getLogger(__name__)
 # Before a peer has introduced itself nothing longer than this is read from it.
 _MAX_HELLO = 1 << 16
 _MAX_HANDSHAKES = 64
+_LINKS_AT_ONCE = 16
+_OUT_OF_FILES = 0.1  # seconds until the next try
+_MOST_FILES = 1 << 16
 
 FrameHandler = Callable[[Link, Frame], None]
 
@@ -69,7 +74,11 @@ class Hub:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        # What must not wait for a round of all links: with a thousand busy ones that takes a second, and whoever joins
+        # needs several.
+        self._urgent = selectors.DefaultSelector()
+        for selector in (self._selector, self._urgent):
+            selector.register(self._wake_in, selectors.EVENT_READ)
         self._listeners: list[socket.socket] = []
         self._todo: list[Callable[[], None]] = []
         self._todo_lock = threading.Lock()
@@ -135,8 +144,12 @@ class Hub:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, peer = listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._tell_refused(error)
+                time.sleep(_OUT_OF_FILES)  # it stays ready to be accepted: trying at once would only heat the core
             return
+        _allow_files_beyond(sock.fileno())
         self._make_room(sock, peer[0] if isinstance(peer, tuple) else "")
         # A peer that says nothing must not hold up the others: each introduction has its own thread.
         threading.Thread(target=self._welcome, args=(sock,), name="operant-welcome", daemon=True).start()
@@ -266,13 +279,21 @@ class Hub:
 
     def _run(self) -> None:
         while not self._closing:
+            served = 0
             for key, events in self._selector.select():
-                if key.fileobj is self._wake_in:
-                    self._do_all()
-                elif isinstance(key.data, Link):
+                if isinstance(key.data, Link):
                     self._serve(key.data, events)
-                elif isinstance(key.fileobj, socket.socket):
-                    self._accept(key.fileobj)
+                    served += 1
+                    if served % _LINKS_AT_ONCE == 0:
+                        self._see_to_urgent()
+            self._see_to_urgent()
+
+    def _see_to_urgent(self) -> None:
+        for key, _ in self._urgent.select(0):
+            if key.fileobj is self._wake_in:
+                self._do_all()
+            elif isinstance(key.fileobj, socket.socket):
+                self._accept(key.fileobj)
 
     def _do_all(self) -> None:
         try:
@@ -310,7 +331,8 @@ class Hub:
             self._on_frame(link, frame)
 
     def _watch(self, listener: socket.socket) -> None:
-        self._selector.register(listener, selectors.EVENT_READ)
+        for selector in (self._selector, self._urgent):
+            selector.register(listener, selectors.EVENT_READ)
 
     def _watch_writable(self, link: Link) -> None:
         if not link.closed:
@@ -348,9 +370,18 @@ class Hub:
         for listener in self._listeners:
             listener.close()
         self._selector.close()
+        self._urgent.close()
         self._wake_in.close()
         self._wake_out.close()
         self.pool.close()
+
+
+def _allow_files_beyond(newest: int) -> None:
+    """Each link is a file; of the usual limit of 1,024, which the system lets a process raise, half is kept free."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < min(2 * newest, wanted):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _can_read(pid: int, probe: Any) -> bool:
@@ -374,10 +405,10 @@ def _receive_small(sock: socket.socket, deadline: float) -> Any:
 
 
 def _notice_dead_machines(sock: socket.socket) -> None:
-    """A machine that lost power closes no connection; probes find out within about ten seconds."""
+    """A machine that lost power closes no connection: probes find out within half a minute, a shorter cut heals."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)

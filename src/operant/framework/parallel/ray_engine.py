@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import threading
 from typing import Any
@@ -13,8 +14,20 @@ from operant.framework.parallel.settings import RunnerSettings
 from operant.framework.parallel.spec import WorkerSpec
 from operant.framework.parallel.worker import run_worker
 
+_LOG = logging.getLogger(__name__)
+
 # A custom resource only says where an actor may run; this little of it is taken.
 _TOUCH = 0.001
+
+
+def prepare_ray() -> None:
+    """For a Ray that is started here: set what it reads from the environment when it is first loaded, where nobody has."""
+    os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
+    # Where there is much to do, Ray's parts need longer than its 30 s to come up.
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
+    os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default 15: beside other work nothing would come of them
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks lose to the starting of threads
 
 
 class RayEngine:
@@ -27,8 +40,7 @@ class RayEngine:
 
     def __init__(self, settings: RunnerSettings) -> None:
         if not os.environ.get("RAY_ADDRESS"):
-            # One that is started for this run: without it Ray runs anybody's code. It is read when Ray is first loaded.
-            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            prepare_ray()
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:
@@ -36,7 +48,8 @@ class RayEngine:
         self._ray = ray
         self._options = dict(settings.ray_options or {})
         if not ray.is_initialized():
-            ray.init()
+            _init(ray, settings.n_parallel_workers)
+        self._nodes: set[int] = set()
 
     def supervisor_address(self, session: str) -> str:
         return f"tcp://{self._ray.util.get_node_ip_address()}:0"
@@ -46,6 +59,7 @@ class RayEngine:
         return []
 
     def start(self, spec: WorkerSpec, on_exit: ExitCallback) -> WorkerHandle:
+        self._tell_of_missing(spec.node_id)
         actor_class = self._ray.remote(_WorkerActor)
         options: dict[str, Any] = {"num_cpus": 1, **self._options, **self._placement(spec.labels)}
         # Ray must not restart it by itself: the supervisor does, with the state and a new number.
@@ -66,6 +80,13 @@ class RayEngine:
     def close(self) -> None:
         pass
 
+    def _tell_of_missing(self, node_id: int) -> None:
+        each, there = float(self._options.get("num_cpus", 1)), self._ray.cluster_resources().get("CPU", 0.0)
+        enough = len(self._nodes) * each <= there
+        self._nodes.add(node_id)
+        if enough and len(self._nodes) * each > there:  # said once
+            _LOG.warning("Ray has %g CPUs and each worker wants %g: some must wait for a place", there, each)
+
     def _placement(self, labels: list[str]) -> dict[str, Any]:
         selector = dict(label.split("=", 1) for label in labels if "=" in label)
         known = self._ray.cluster_resources()
@@ -76,6 +97,17 @@ class RayEngine:
         if resources:
             placement["resources"] = {**self._options.get("resources", {}), **resources}
         return placement
+
+
+def _init(ray: Any, workers: int) -> None:
+    """Join the cluster that there is, or start one with a place for every worker, however few cores there are."""
+    if not os.environ.get("RAY_ADDRESS"):
+        try:
+            ray.init(num_cpus=max(workers, os.cpu_count() or 1))
+            return
+        except ValueError:  # one runs on this machine already, and has the CPUs that it has
+            pass
+    ray.init()
 
 
 class _WorkerActor:

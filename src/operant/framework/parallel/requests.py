@@ -13,11 +13,14 @@ from operant.framework.parallel.link import Kind, Link
 class Request:
     """A question under way."""
 
-    __slots__ = ("answered", "error", "link", "lost", "number", "on_answer", "value")
+    __slots__ = ("answered", "error", "link", "lost", "number", "on_answer", "operation", "value")
 
-    def __init__(self, number: int, link: Link, on_answer: Callable[[Request], None] | None = None) -> None:
+    def __init__(
+        self, number: int, link: Link, operation: str, on_answer: Callable[[Request], None] | None = None
+    ) -> None:
         self.number = number
         self.link = link
+        self.operation = operation
         self.on_answer = on_answer  # called in the hub's thread
         self.answered = False
         self.lost = False  # the peer is gone; no answer will come
@@ -41,7 +44,7 @@ class Requests:
     def ask(
         self, link: Link, operation: str, content: Any, on_answer: Callable[[Request], None] | None = None
     ) -> Request:
-        request = Request(next(self._numbers), link, on_answer)
+        request = Request(next(self._numbers), link, operation, on_answer)
         self._open[request.number] = request
         if not self._hub.send(link, Kind.REQUEST, (request.number, operation, content)):
             self._open.pop(request.number, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ from operant.framework.parallel.views import ParallelContext
 from operant.framework.parallel.wire import WireError
 
 LINK_TIMEOUT = 60.0
+# How often, and after how many seconds each time, a link that broke is dialled again.
+_TRIES, _TRY_SECONDS = 30, 1.0
 
 
 class Router(Standalone):
@@ -108,6 +111,18 @@ class Router(Standalone):
         except (OSError, FrameworkError) as error:
             if not self._closing:
                 self.fail(f"node.{self.node_id} could not link to a restarted worker: {error}")
+
+    def _link_again(self, link: Link) -> None:
+        """Dial a peer whose link broke though both may live. One that has died is dialled by its next address."""
+        for _ in range(_TRIES):
+            directory = self.supervisor.directory or {}
+            address, incarnation = directory.get(link.node_id, ("", -1))
+            if self._closing or link.node_id in self._peers or incarnation != link.info.incarnation:
+                return
+            try:
+                self.hub.dial(address, _TRY_SECONDS)
+            except (OSError, FrameworkError, WireError):  # it may not have noticed the loss yet
+                time.sleep(_TRY_SECONDS)
 
     def close(self) -> None:
         self._closing = True
@@ -378,6 +393,8 @@ class Router(Standalone):
             self._events.remove_link(link)
             self.changed.notify_all()
         ours = link.node_id in self.spec.node_ids
+        if ours and self.spec.recoverable and link.node_id < self.node_id and not (link.said_bye or self._closing):
+            threading.Thread(target=self._link_again, args=(link,), daemon=True, name="operant-dial").start()
         if not (link.said_bye or ours or self.spec.recoverable or self._closing):
             self.fail(f"node.{link.node_id}, a worker of another machine, is gone: {why}")
 
@@ -409,7 +426,8 @@ class Router(Standalone):
         elif kind is Kind.REQUEST:
             self._on_request(link, *value)
         elif kind is Kind.RESPONSE:
-            if self._requests.receive(value) is not None:
+            request = self._requests.receive(value)
+            if request is not None and request.operation == "get":  # whose item goes back if it does not arrive
                 self.hub.send(link, Kind.RECEIVED, value[0])
         elif kind is Kind.RECEIVED:
             with self.changed:

@@ -69,7 +69,8 @@ class SupervisorLink:
         self._router = router
         self._hub: Hub | None = None
         self._link: Link | None = None
-        self._directory: Directory | None = None
+        self.directory: Directory | None = None
+        """Where the workers of this one's links listen, as it was last told."""
         self._saved = 0
         self._saves = 0
         self._n_passes = 0
@@ -83,10 +84,10 @@ class SupervisorLink:
         self.send(Kind.READY, address)
         if self._spec.heartbeat is not None:
             threading.Thread(target=self._beat, name="operant-heartbeat", daemon=True).start()
-        if not self._router.wait_until(lambda: self._directory is not None, _JOIN_TIMEOUT):
+        if not self._router.wait_until(lambda: self.directory is not None, _JOIN_TIMEOUT):
             raise FrameworkError(f"the other workers were not ready within {_JOIN_TIMEOUT:.0f} s")
-        assert self._directory is not None
-        return self._directory
+        assert self.directory is not None
+        return self.directory
 
     def send(self, kind: Kind, value: Any = None) -> bool:
         return self._hub is not None and self._link is not None and self._hub.send(self._link, kind, value)
@@ -117,8 +118,8 @@ class SupervisorLink:
         value = frame.value()
         if frame.kind is Kind.DIRECTORY:
             nodes, left = value
-            if self._directory is None:
-                self._directory = nodes
+            first, self.directory = self.directory is None, nodes
+            if first:
                 self._router._left.update(left)
                 self._router.notify()
             else:

@@ -54,6 +54,7 @@ class _Worker:
     last_beat: float | None = None
     last_pass: float = field(default_factory=time.monotonic)
     n_passes: int = -1
+    told: Any = None  # the directory, as it was last sent
 
 
 class Supervisor:
@@ -219,9 +220,25 @@ class Supervisor:
             if worker.address is not None and not worker.over
         }
         left = [node_id for node_id, worker in self._workers.items() if worker.returned]
-        for worker in self._workers.values():
-            if worker.link is not None and worker.address is not None:
-                self._hub.send(worker.link, Kind.DIRECTORY, (running, left))
+        if self._settings.topology == "mesh":
+            self._tell(list(self._workers.values()), (running, left))
+            return
+        # In a star the others need to know of its centre alone: one of a thousand that ends is no news to the rest.
+        first = min(self._workers)
+        self._tell([self._workers[first]], (running, left))
+        centre = {first: running[first]} if first in running else {}
+        others = [worker for node_id, worker in self._workers.items() if node_id != first]
+        self._tell(others, (centre, [first] if first in left else []))
+
+    def _tell(self, workers: list[_Worker], directory: tuple[Any, list[int]]) -> None:
+        news = [
+            worker
+            for worker in workers
+            if worker.link is not None and worker.address is not None and worker.told != directory
+        ]
+        for worker in news:
+            worker.told = directory
+        self._hub.send_all([worker.link for worker in news if worker.link], Parcel.pack(Kind.DIRECTORY, directory))
 
     def _left_the_run(self, worker: _Worker) -> None:
         # Nobody must wait for it any more, not even one whose link to it broke before it said goodbye.

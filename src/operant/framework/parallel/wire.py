@@ -26,6 +26,9 @@ _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
 _F64 = struct.Struct("<d")
 _U64U64 = struct.Struct("<QQ")
+# Of an array: offset, bytes and shape, by the number of its dimensions.
+_PLACES = [struct.Struct(f"<{2 + n_dims}Q") for n_dims in range(65)]
+_TEXT, _INT, _DICT, _ARRAY = b"simA"
 
 
 # Looking up how a dtype is spelled is faster than asking it.
@@ -273,13 +276,40 @@ class _Decoder:
         self.allow_pickle = allow_pickle
 
     def value(self) -> Any:
-        tag = self.head[self.position]
-        self.position += 1
+        # A learner reads thousands of messages a second: what they mostly consist of is read right here.
+        head, at = self.head, self.position + 1
+        tag = head[at - 1]
+        if tag == _TEXT:
+            return self.text(at)
+        if tag == _INT:
+            self.position = at + 8
+            return _I64.unpack_from(head, at)[0]
+        self.position = at
+        if tag == _DICT:
+            return self.mapping(at)
+        if tag == _ARRAY:
+            return self.simple_array(at)
         try:
             decoder = _DECODERS[tag]
         except KeyError:
             raise WireError(f"a message with the unknown tag {tag}") from None
         return decoder(self)
+
+    def text(self, at: int) -> str:
+        start = at + 4
+        end = start + _U32.unpack_from(self.head, at)[0]
+        if end > len(self.head):
+            raise WireError("a message that ends too early")
+        self.position = end
+        return self.head[start:end].decode("utf-8", "surrogatepass")
+
+    def mapping(self, at: int) -> dict[Any, Any]:
+        self.position = at + 4
+        value, found = self.value, {}
+        for _ in range(_U32.unpack_from(self.head, at)[0]):
+            key = value()
+            found[key] = value()
+        return found
 
     def take(self, n: int) -> bytes:
         end = self.position + n
@@ -317,13 +347,16 @@ class _Decoder:
         shape = self.value()
         return np.frombuffer(self.raw(), dtype=np.uint8).view(dtype).reshape(shape)
 
-    def simple_array(self) -> np.ndarray[Any, Any]:
-        name_bytes, n_dims = self.take(2)
-        name = self.take(name_bytes)
+    def simple_array(self, at: int) -> np.ndarray[Any, Any]:
+        head = self.head
+        name_end = at + 2 + head[at]
+        place = _PLACES[head[at + 1]]
+        name = head[at + 2 : name_end]
         dtype = _DTYPES.get(name)
         if dtype is None:
             dtype = _DTYPES[name] = np.dtype(name.decode())
-        offset, nbytes, *shape = struct.unpack(f"<{2 + n_dims}Q", self.take(8 * (2 + n_dims)))
+        offset, nbytes, *shape = place.unpack_from(head, name_end)
+        self.position = name_end + place.size
         if nbytes == 0:
             return np.empty(shape, dtype)
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.body, offset)
@@ -360,23 +393,20 @@ class _Decoder:
         return [(self.value(), self.value()) for _ in range(self.u32())]
 
 
+# Beside those that `_Decoder.value` reads by itself.
 _DECODERS: dict[int, Callable[[_Decoder], Any]] = {
     ord("N"): lambda d: None,
     ord("T"): lambda d: True,
     ord("F"): lambda d: False,
-    ord("i"): lambda d: d.number(_I64),
     ord("I"): lambda d: int(str(d.data(), "ascii")),
     ord("d"): lambda d: d.number(_F64),
-    ord("s"): lambda d: d.data().decode("utf-8", "surrogatepass"),
     ord("b"): lambda d: d.data(),
     ord("B"): lambda d: bytes(d.raw()),
     ord("l"): lambda d: d.items(),
     ord("t"): lambda d: tuple(d.items()),
     ord("e"): lambda d: set(d.items()),
     ord("z"): lambda d: frozenset(d.items()),
-    ord("m"): lambda d: dict(d.pairs()),
     ord("o"): lambda d: OrderedDict(d.pairs()),
-    ord("A"): _Decoder.simple_array,
     ord("a"): _Decoder.array,
     ord("n"): _Decoder.numpy_scalar,
     ord("r"): _Decoder.tensor,

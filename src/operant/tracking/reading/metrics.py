@@ -23,7 +23,7 @@ MOST_RUNS = 1000
 """Runs under way that are told one by one; a label value for each of a hundred thousand would sink a Prometheus."""
 _OWN_STEPS = ("system/", "time/")
 """Tags whose steps are not the program's."""
-_WORKERS, _SYSTEM, _RETURN = "workers/", "system/", "/return"
+_WORKERS, _REPLAY, _TIME, _SYSTEM, _RETURN = "workers/", "replay/", "time/", "system/", "/return"
 
 
 class Rates:
@@ -59,6 +59,8 @@ def about_runs(under_way: Sequence[RunSummary], rates: Rates, now: float) -> lis
     lag = Metric("operant_run_writer_lag_seconds", "Age of the last point of a run under way that can be read.")
     returns = Metric("operant_run_return", "The newest mean return of a run under way, of what it says.")
     workers = Metric("operant_run_workers", "What a run under way says of the workers that collect for it.")
+    replay = Metric("operant_run_replay", "What a run under way says of its replay: ratio, and rows of each shard.")
+    times = Metric("operant_run_middleware_seconds", "Where the time of a pass of a run under way goes; `step` is all.")
     system = Metric("operant_run_system", "How busy the machine of a run under way is: percent and GiB.")
     for summary in under_way[:MOST_RUNS]:
         points.add(sum(one.count for one in summary.series.values()), run=summary.id)
@@ -70,12 +72,16 @@ def about_runs(under_way: Sequence[RunSummary], rates: Rates, now: float) -> lis
         for tag, one in sorted(summary.series.items()):
             if tag.startswith(_WORKERS):
                 workers.add(one.last_value, run=summary.id, what=tag.removeprefix(_WORKERS))
+            elif tag.startswith(_REPLAY):
+                replay.add(one.last_value, run=summary.id, what=tag.removeprefix(_REPLAY))
+            elif tag.startswith(_TIME) and tag != STEPS_PER_SECOND:
+                times.add(one.last_value / 1000.0, run=summary.id, what=tag.removeprefix(_TIME))
             elif tag.startswith(_SYSTEM):
                 system.add(one.last_value, run=summary.id, what=tag.removeprefix(_SYSTEM))
             elif tag.endswith(_RETURN):
                 returns.add(one.last_value, run=summary.id, of=tag.removesuffix(_RETURN))
     rates.forget_all_but({one.id for one in under_way})
-    return [points, step, steps, lag, returns, workers, system]
+    return [points, step, steps, lag, returns, workers, replay, times, system]
 
 
 def about_table(table: RunTable, rates: Rates) -> list[Metric]:
