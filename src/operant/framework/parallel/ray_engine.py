@@ -21,7 +21,7 @@ _TOUCH = 0.001
 
 
 def prepare_ray() -> None:
-    """For a Ray that is started here: set what it reads from the environment when it is first loaded, where nobody has."""
+    """Set what a Ray that is started here reads from the environment when it is first loaded, where nobody has."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray runs anybody's code otherwise
     # Where there is much to do, Ray's parts need longer than its 30 s to come up.
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
