@@ -178,6 +178,7 @@ def test_the_table_is_used_with_the_keyboard_alone(page: Any, place: Place) -> N
     first.focus()
     page.keyboard.press("Space")
     page.keyboard.press("ArrowDown")
+    page.wait_for_function("() => document.activeElement.textContent.includes('agent-1')")
     page.keyboard.press("Space")
     assert state(page)["sel"].split(",") == place.agents[:2]
     page.keyboard.press("End")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ MOST_BYTES = 768 << 20
 MOST_RUNS = 2000
 MOST_SEARCHES = 64
 MOST_RECENT_POINTS = 200_000
+_FIRST_RECORD = 512
 
 
 def run_folder(root: Path, run_id: str) -> Path:
@@ -152,7 +154,7 @@ class SearchCache:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = threading.Lock()
-        self._searches: OrderedDict[str, tuple[int, LiveSearch, threading.RLock]] = OrderedDict()
+        self._searches: OrderedDict[str, tuple[tuple[int, bytes], LiveSearch, threading.RLock]] = OrderedDict()
 
     def names(self) -> list[str]:
         return [folder.name for folder in list_searches(self.root)]
@@ -162,8 +164,12 @@ class SearchCache:
         known = {folder.name: folder for folder in list_searches(self.root)}
         folder = known.get(name)
         if folder is None or folder.is_symlink():
+            with self._lock:
+                self._searches.pop(name, None)
             raise NotFound(f"there is no search {name[:80]!r}")
-        made = (folder / JOURNAL_NAME).stat().st_ino  # a search of the same name may have taken its place
+        # A search of the same name may have taken its place, even the inode; but it was not begun at the same time.
+        with (folder / JOURNAL_NAME).open("rb") as journal:
+            made = (os.fstat(journal.fileno()).st_ino, journal.read(_FIRST_RECORD))
         with self._lock:
             found = self._searches.get(name)
             if found is None or found[0] != made:

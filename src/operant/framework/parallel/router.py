@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from operant.framework.context import Context
 from operant.framework.errors import FrameworkError, RemoteError, WorkerDied
 from operant.framework.parallel.calls import CallServer, find_peer
 from operant.framework.parallel.counters import CounterBook
+from operant.framework.parallel.dialling import LINK_TIMEOUT, Dialler
 from operant.framework.parallel.event_stream import EventStream
 from operant.framework.parallel.hub import Hub
 from operant.framework.parallel.link import Frame, Kind, Link, Parcel, PeerInfo
@@ -26,10 +26,6 @@ from operant.framework.parallel.supervised import SupervisorLink
 from operant.framework.parallel.topology import neighbours
 from operant.framework.parallel.views import ParallelContext
 from operant.framework.parallel.wire import WireError
-
-LINK_TIMEOUT = 60.0
-# How often, and after how many seconds each time, a link that broke is dialled again.
-_TRIES, _TRY_SECONDS = 30, 1.0
 
 
 class Router(Standalone):
@@ -62,6 +58,7 @@ class Router(Standalone):
         self._sending_counts = threading.Lock()
         info = PeerInfo(spec.node_id, spec.incarnation, os.getpid(), sorted(self.labels))
         self.hub = Hub(info, spec.secret, self._on_frame, self._on_link, self._on_lost)
+        self._dialler = Dialler(self.hub, spec, self._peers, lambda: self._closing, self.fail)
         self._publisher = Publisher(self.hub)
         self._reader = Reader(self.hub, self.wait_until, lambda: self._ordinal, lambda: self.ending)
         self._requests = Requests(self.hub, self.notify)
@@ -78,7 +75,7 @@ class Router(Standalone):
         """Listen, report to the supervisor, and wait until the links of the topology are there."""
         listening = [self.hub.listen(address) for address in self.spec.listen_at]
         directory = self.supervisor.join(self.hub, listening[0])
-        self._dial_lower(directory)
+        self._dialler.dial(directory)
         for address in self.spec.attach_to:
             self.hub.dial(address, LINK_TIMEOUT)
         expected = neighbours(self.spec.topology, self.spec.node_ids, self.node_id)
@@ -88,41 +85,13 @@ class Router(Standalone):
             missing = [f"node.{node}" for node in expected if node not in self._peers]
             raise FrameworkError(f"no link to {', '.join(missing)} within {LINK_TIMEOUT:.0f} s")
 
-    def _dial_lower(self, directory: dict[int, tuple[str, int]]) -> None:
-        """Of two workers the one with the higher number dials."""
-        for node in neighbours(self.spec.topology, self.spec.node_ids, self.node_id):
-            link = self._peers.get(node)
-            if node < self.node_id and node in directory:
-                address, incarnation = directory[node]
-                if link is None or link.info.incarnation != incarnation:
-                    self.hub.dial(address, LINK_TIMEOUT)
-
     def directory_changed(self, directory: dict[int, tuple[str, int]], left: list[int]) -> None:
         """A worker was restarted or has ended (in the hub's thread)."""
         with self.changed:
             self._left.update(left)
             self.changed.notify_all()
         if self.spec.recoverable:
-            threading.Thread(target=self._dial_again, args=(directory,), daemon=True, name="operant-dial").start()
-
-    def _dial_again(self, directory: dict[int, tuple[str, int]]) -> None:
-        try:
-            self._dial_lower(directory)
-        except (OSError, FrameworkError) as error:
-            if not self._closing:
-                self.fail(f"node.{self.node_id} could not link to a restarted worker: {error}")
-
-    def _link_again(self, link: Link) -> None:
-        """Dial a peer whose link broke though both may live. One that has died is dialled by its next address."""
-        for _ in range(_TRIES):
-            directory = self.supervisor.directory or {}
-            address, incarnation = directory.get(link.node_id, ("", -1))
-            if self._closing or link.node_id in self._peers or incarnation != link.info.incarnation:
-                return
-            try:
-                self.hub.dial(address, _TRY_SECONDS)
-            except (OSError, FrameworkError, WireError):  # it may not have noticed the loss yet
-                time.sleep(_TRY_SECONDS)
+            self._dialler.dial_restarted(directory)
 
     def close(self) -> None:
         self._closing = True
@@ -393,8 +362,8 @@ class Router(Standalone):
             self._events.remove_link(link)
             self.changed.notify_all()
         ours = link.node_id in self.spec.node_ids
-        if ours and self.spec.recoverable and link.node_id < self.node_id and not (link.said_bye or self._closing):
-            threading.Thread(target=self._link_again, args=(link,), daemon=True, name="operant-dial").start()
+        if ours and self.spec.recoverable and not (link.said_bye or self._closing):
+            self._dialler.dial_lost(link, lambda: self.supervisor.directory)
         if not (link.said_bye or ours or self.spec.recoverable or self._closing):
             self.fail(f"node.{link.node_id}, a worker of another machine, is gone: {why}")
 
