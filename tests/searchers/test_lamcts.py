@@ -7,6 +7,7 @@ import pytest
 
 from operant.errors import ConfigError
 from operant.searchers import Observation, build_searcher
+from operant.searchers._region_solvers import _stagnates
 from operant.searchers._regions import Partition, two_means
 
 BOX = [{"type": "Real", "name": f"x{i}", "data": [-5.0, 5.0]} for i in range(4)]
@@ -149,3 +150,10 @@ def test_a_run_that_converges_stays_where_it_is():
         proposal = searcher.propose()
         assert "peak" not in (proposal.notes or {}).get("start", {})
         searcher.observe(Observation(proposal.number, values={"acc": value(proposal.config)}))
+
+
+def test_generations_that_failed_as_a_whole_do_not_hide_that_a_run_stands_still():
+    class Run:
+        generations = [[1.0, 1.1, 0.9]] * 6 + [[np.nan] * 3, [np.nan] * 3] + [[1.0, 1.1, 0.9]] * 6
+
+    assert _stagnates(Run(), 1.0, 7)

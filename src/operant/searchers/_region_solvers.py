@@ -257,10 +257,11 @@ def _stagnates(run: CmaRun, width: float, count: int) -> bool:
     recent, before = np.array(run.generations[-count:]), np.array(run.generations[-2 * count : -count])
     if np.isnan(recent).all() or np.isnan(before).all():
         return True
-    gain = np.mean([_upper(one) for one in recent]) - np.mean([_upper(one) for one in before])
+    gain = _mean_of_upper_quartiles(recent) - _mean_of_upper_quartiles(before)
     # A run that converges gains about as much as its results differ, however little that is.
     return bool(gain <= 0.25 * _width(before) and gain <= 0.02 * width)
 
 
-def _upper(scores: Array) -> float:
-    return float(np.nanquantile(scores, 0.75)) if np.isfinite(scores).any() else -math.inf
+def _mean_of_upper_quartiles(generations: Array) -> float:
+    """Generations that failed as a whole do not count; one at least did not."""
+    return float(np.mean([np.nanquantile(one, 0.75) for one in generations if np.isfinite(one).any()]))
