@@ -176,7 +176,14 @@ class TurboSolver:
         return self._trust.over
 
     def level(self) -> float:
-        return -math.inf
+        return self._trust.best
+
+    def peak(self, width: float) -> tuple[Array, float] | None:
+        """The best sample and its score, unless the last ones are all as good."""
+        recent = self._trust.history.scores[-max(self._dimensions, 4) :]
+        if np.isnan(recent).all() or _width(recent) < 0.01 * width:
+            return None
+        return self._trust.centre(), self._trust.best
 
     def again(self, width: float) -> dict[str, Any] | None:
         return None

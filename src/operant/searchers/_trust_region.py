@@ -35,7 +35,7 @@ class TrustRegion:
         self._length = _FIRST
         self._successes = 0
         self._failures = 0
-        self._best = -np.inf
+        self.best = -np.inf
 
     @property
     def over(self) -> bool:
@@ -58,12 +58,12 @@ class TrustRegion:
         """Take over a trial that was no step of this region, as those that it begins with."""
         self.history.add(trial)
         if trial.state == "finished":
-            self._best = max(self._best, trial.score)
+            self.best = max(self.best, trial.score)
 
     def tell(self, trial: Trial) -> None:
         """Learn what came of a step: three successes in a row double the box, many failures halve it."""
         better = trial.state == "finished" and (
-            not np.isfinite(self._best) or trial.score / 2 > self._best / 2 + _IMPROVEMENT * abs(self._best) / 2
+            not np.isfinite(self.best) or trial.score / 2 > self.best / 2 + _IMPROVEMENT * abs(self.best) / 2
         )
         self.add(trial)
         self._successes, self._failures = (self._successes + 1, 0) if better else (0, self._failures + 1)

@@ -44,8 +44,8 @@ class LamctsSearcher(BaseSearcher):
     prefers points of that region. The partition follows the samples while the run goes on. When the run has collapsed
     (all its results are equal, or no better than those long before), its samples count as visits but not as
     successes, and the bounds choose again; a run that was the best so far is first gone over with smaller steps. Where
-    a run of CMA-ES met a sample far better than what it came to, the next one begins around that sample, with small
-    steps, and so on while they find better ones.
+    a trust region or a run of CMA-ES met a sample far better than what is around it, the next one is a run of CMA-ES
+    around that sample, with small steps, and so on while they find better ones.
 
     Args:
         dims: the number of search args, as a check.
@@ -55,8 +55,9 @@ class LamctsSearcher(BaseSearcher):
         kernel_type: of the support vector machines: `rbf`, `poly`, `linear` or `sigmoid`.
         gamma_type: their kernel's width: `auto`, `scale`, or a number.
         ninits: evenly spread samples before the first partition.
-        solver: what searches inside a region: `cmaes` (thousands of samples), `turbo` (a trust region, hundreds of
-            samples) or `gp` (a Gaussian process of all samples, and the bounds choose a region anew all the time).
+        solver: what searches inside a region: `turbo` (a trust region, then CMA-ES around the best it found), `cmaes`
+            (proposals in milliseconds, for tens of thousands of samples) or `gp` (a Gaussian process of all samples,
+            and the bounds choose a region anew all the time).
         enable_cuda: accepted; the solvers use the CPU.
         sigma: the first step size of a run, as a part of the range (default: so that a step is as long as the range
             of one argument, however many there are; at most 0.3).
@@ -79,7 +80,7 @@ class LamctsSearcher(BaseSearcher):
         kernel_type: str = "rbf",
         gamma_type: str | float = "auto",
         ninits: int = 30,
-        solver: str = "cmaes",
+        solver: str = "turbo",
         enable_cuda: bool = False,
         sigma: float | None = None,
         population_size: int | None = None,
@@ -198,7 +199,7 @@ class LamctsSearcher(BaseSearcher):
         again = ended.again(self._width()) if level > before else None
         best = max(level, before)
         known = best if math.isfinite(best) else None
-        peak = self._peak(level) if self.solver == "cmaes" else None
+        peak = self._peak(ended, level, before)
         if peak is not None:
             point, score = peak
             near = {"mean": point.tolist(), "sigma": self.sigma / _SMALLER, "population": self._population()}
@@ -207,10 +208,12 @@ class LamctsSearcher(BaseSearcher):
             return {**again, "spent": spent, "level": known}
         return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known})
 
-    def _peak(self, level: float) -> tuple[np.ndarray, float] | None:
-        """The best sample of the run that ends, if it stands out from the last ones; or, of a run around such a sample,
-        if it is better than that.
+    def _peak(self, ended: RegionSolver, level: float, before: float) -> tuple[np.ndarray, float] | None:
+        """The sample to begin a run of CMA-ES around: the best of a trust region, if no run before came to that; the
+        best of CMA-ES, if it stands out from the last ones or, around such a sample, is better than that.
         """
+        if isinstance(ended, TurboSolver):
+            return ended.peak(self._width()) if level > before else None
         scores = np.where([run == self._number for run in self._run_of], self._history.scores, np.nan)
         if np.isnan(scores).all():
             return None
@@ -254,14 +257,15 @@ class LamctsSearcher(BaseSearcher):
         return {"mean": mean.tolist(), "sigma": self.sigma, "population": self._population()}
 
     def _turbo_start(self, rows: np.ndarray) -> dict[str, Any]:
-        """The region's samples that are not of a collapsed run, by number, and how many new ones it begins with."""
-        spent = self._start["spent"]
-        members = [self._history.trials[row].number for row in rows if self._run_of[row] not in spent]
+        """The region's samples by number, and how many new ones it begins with; after the first run only new ones,
+        or the best of the first samples would lead it to the same place again.
+        """
+        members = [] if self._start["spent"] else [self._history.trials[row].number for row in rows]
         return {"members": members, "first": min(2 * self.space.dimensions, self.ninits) - len(members)}
 
     def _begin(self, number: int, start: dict[str, Any]) -> None:
         self._number, self._start = number, start
-        match self.solver:
+        match "cmaes" if "mean" in start else self.solver:
             case "cmaes":
                 self._run = CmaSolver(self.space, start)
             case "turbo":
