@@ -33,8 +33,9 @@ def samples(count=80, seed=0):
     return points, -((points - 0.8) ** 2).sum(axis=1)
 
 
-def test_a_bowl_is_found():
-    assert run(build(), 300).best.score > -1e-2
+@pytest.mark.parametrize("solver", ["turbo", "cmaes"])
+def test_a_bowl_is_found(solver):
+    assert run(build(solver=solver), 300).best.score > -1e-2
 
 
 def test_regions_part_all_samples_the_better_half_first():
@@ -87,12 +88,16 @@ def test_without_the_partition_there_are_no_regions():
     assert {trial.notes["path"] for trial in run(build(partition=False), 60).trials.values() if trial.notes} == {""}
 
 
-def test_a_collapsed_run_is_followed_by_one_elsewhere():
+@pytest.mark.parametrize("solver", ["turbo", "cmaes"])
+def test_a_collapsed_run_is_followed_by_one_elsewhere(solver):
     # Everything but a far corner is a plateau: the first run cannot but end on it.
-    searcher = run(build(), 400, lambda config: 100.0 if config["x0"] > -4.5 else 0.0)
+    searcher = run(build(solver=solver), 400, lambda config: 100.0 if config["x0"] > -4.5 else 0.0)
     assert searcher._number >= 1
     starts = [trial.notes["start"] for trial in searcher.trials.values() if trial.notes and "start" in trial.notes]
     assert starts[-1]["spent"]
+    # A plateau has no peak to go around; trust regions and CMA-ES take turns.
+    trusted = ["members" in start for start in starts]
+    assert trusted[:3] == ([True, False, True] if solver == "turbo" else [False] * len(starts[:3]))
 
 
 def test_the_tree_can_be_read():
@@ -130,7 +135,7 @@ def test_a_run_begins_around_a_sample_that_stands_out():
     def reward(config):
         return 3.0 if min(config.values()) > 4.0 else 1.0 - 1e-3 * abs(sum(config.values()) - 2.0)
 
-    searcher = run(build(sigma=0.1), 60, reward)
+    searcher = run(build(solver="cmaes", sigma=0.1), 60, reward)
     peak = searcher.propose()
     searcher.observe(Observation(peak.number, values={"acc": 3.0}))
     for _ in range(300):
@@ -144,8 +149,19 @@ def test_a_run_begins_around_a_sample_that_stands_out():
     assert start["sigma"] < 0.1
 
 
-def test_a_run_that_converges_stays_where_it_is():
-    searcher = build()
+def test_around_the_best_of_a_trust_region_runs_cma_es():
+    rng = np.random.default_rng(0)
+    searcher = run(build(), 250, lambda config: value(config) + rng.normal(0.0, 5.0))
+    first, second = [t.notes["start"] for t in searcher.trials.values() if t.notes and "start" in t.notes][:2]
+    assert "members" in first and second["spent"] == [0]
+    best = max((t for t in searcher.trials.values() if not t.notes or t.notes["run"] == 0), key=lambda t: t.score)
+    assert second["peak"] == best.score and np.allclose(second["mean"], searcher.space.encode(best.config))
+    assert second["sigma"] < searcher.sigma
+
+
+@pytest.mark.parametrize("solver", ["turbo", "cmaes"])
+def test_a_run_that_converges_stays_where_it_is(solver):
+    searcher = build(solver=solver)
     for _ in range(300):
         proposal = searcher.propose()
         assert "peak" not in (proposal.notes or {}).get("start", {})

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from operant.searchers import Observation, Proposal, build_searcher
@@ -16,7 +17,7 @@ SEARCHERS = [
     {"type": "SkoptSearcher", "acq_optimizer_kwargs": {"n_points": 50, "n_restarts_optimizer": 1}},
     {"type": "TurboSearcher"},
     {"type": "LamctsSearcher"},
-    {"type": "LamctsSearcher", "solver": "turbo"},
+    {"type": "LamctsSearcher", "solver": "cmaes"},
     {"type": "LamctsSearcher", "solver": "gp"},
 ]
 
@@ -38,3 +39,18 @@ def test_the_same_proposals_to_the_last_bit(options):
         fields = [proposal.config, proposal.budget, proposal.parent, proposal.notes]
         proposals.append(Proposal(number, *json.loads(json.dumps(fields))))
         observations.append(observation)
+
+
+def test_a_run_of_cma_es_around_the_best_of_a_trust_region_is_taken_over():
+    rng = np.random.default_rng(0)
+    searcher = build_searcher({"type": "LamctsSearcher", "ninits": 12}, BOX)
+    proposals, observations = [], []
+    while len(proposals) < 250 and not (proposals and "peak" in ((proposals[-1].notes or {}).get("start") or {})):
+        proposals.append(searcher.propose())
+        reward = rng.normal(-sum((value - 1.3) ** 2 for value in proposals[-1].config.values()), 5.0)
+        observations.append(Observation(proposals[-1].number, values={"acc": reward}))
+        searcher.observe(observations[-1])
+    assert "peak" in proposals[-1].notes["start"]
+    copy = build_searcher({"type": "LamctsSearcher", "ninits": 12}, BOX)
+    copy.restore(observations, proposals)
+    assert copy.propose() == searcher.propose()

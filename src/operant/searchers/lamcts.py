@@ -32,6 +32,8 @@ _SMALLER = 6
 _BETTER = 0.03
 # Means of rewards beyond this could not be computed.
 _HUGE = 1e150
+# Of the start of a run: the runs that have collapsed, the highest level of one, how many have begun in a region before.
+_BEGINNING: dict[str, Any] = {"spent": [], "level": None, "turn": 0}
 _log = logging.getLogger(__name__)
 
 
@@ -55,7 +57,7 @@ class LamctsSearcher(BaseSearcher):
         kernel_type: of the support vector machines: `rbf`, `poly`, `linear` or `sigmoid`.
         gamma_type: their kernel's width: `auto`, `scale`, or a number.
         ninits: evenly spread samples before the first partition.
-        solver: what searches inside a region: `turbo` (a trust region, then CMA-ES around the best it found), `cmaes`
+        solver: what searches inside a region: `turbo` (trust regions and, after the first, CMA-ES by turns), `cmaes`
             (proposals in milliseconds, for tens of thousands of samples) or `gp` (a Gaussian process of all samples,
             and the bounds choose a region anew all the time).
         enable_cuda: accepted; the solvers use the CPU.
@@ -115,7 +117,7 @@ class LamctsSearcher(BaseSearcher):
         self._run_of: list[int | None] = []
         self._worst = math.inf
         self._number = -1
-        self._start: dict[str, Any] = {"spent": [], "level": None}
+        self._start: dict[str, Any] = dict(_BEGINNING)
         self._run: RegionSolver | None = None
         # The region in which the run proposes, and how many ended trials its partition was made from.
         self._region: Region | None = None
@@ -193,9 +195,9 @@ class LamctsSearcher(BaseSearcher):
     def _next_start(self, ended: RegionSolver | None, rng: np.random.Generator) -> dict[str, Any]:
         """Where the next run begins, as a record from which it can be begun again."""
         if ended is None:
-            return self._start_in_region(rng, {"spent": [], "level": None})
+            return self._start_in_region(rng, dict(_BEGINNING))
         before, spent, level = self._start["level"], self._start["spent"], ended.level()
-        before = -math.inf if before is None else before
+        before, turn = -math.inf if before is None else before, self._start.get("turn", 0)
         again = ended.again(self._width()) if level > before else None
         best = max(level, before)
         known = best if math.isfinite(best) else None
@@ -203,10 +205,10 @@ class LamctsSearcher(BaseSearcher):
         if peak is not None:
             point, score = peak
             near = {"mean": point.tolist(), "sigma": self.sigma / _SMALLER, "population": self._population()}
-            return {**near, "peak": score, "spent": [*spent, self._number], "level": known}
+            return {**near, "peak": score, "spent": [*spent, self._number], "level": known, "turn": turn}
         if again is not None:
-            return {**again, "spent": spent, "level": known}
-        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known})
+            return {**again, "spent": spent, "level": known, "turn": turn}
+        return self._start_in_region(rng, {"spent": [*spent, self._number], "level": known, "turn": turn + 1})
 
     def _peak(self, ended: RegionSolver, level: float, before: float) -> tuple[np.ndarray, float] | None:
         """The sample to begin a run of CMA-ES around: the best of a trust region, if no run before came to that; the
@@ -218,9 +220,9 @@ class LamctsSearcher(BaseSearcher):
         if np.isnan(scores).all():
             return None
         row = int(np.nanargmax(scores))
-        before, least = self._start.get("peak"), STANDS_OUT
-        if before is not None:
-            level, least = before, _BETTER
+        around, least = self._start.get("peak"), STANDS_OUT
+        if around is not None:
+            level, least = around, _BETTER
         if scores[row] - level <= least * self._width():
             return None
         return self._history.points[row], float(scores[row])
@@ -234,12 +236,13 @@ class LamctsSearcher(BaseSearcher):
         if self.partition:
             rows = self._partition(len(rows)).walk(self.Cp).rows
         match self.solver:
-            case "cmaes":
-                return start | self._cma_start(rng, rows)
-            case "turbo":
+            case "gp":
+                return start
+            # By turns: the one finds places that the other passes by.
+            case "turbo" if start["turn"] % 2 == 0:
                 return start | self._turbo_start(rows)
             case _:
-                return start
+                return start | self._cma_start(rng, rows)
 
     def _cma_start(self, rng: np.random.Generator, rows: np.ndarray) -> dict[str, Any]:
         """The middle of the better half of a region's samples."""
