@@ -1,0 +1,95 @@
+"""How near cloning and GAIL come to the expert whose episodes they learn from, an agent of our own.
+
+    python benchmarks/imitation.py [pendulum hopper] [--seeds 5] [--episodes 50]
+
+The expert is trained once and its episodes are kept in --folder; what every seed came to is one line of
+`imitation.jsonl` beside this file, so that a run that was stopped goes on. Returns are of 100 greedy episodes with the
+last weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from scores import FINAL_SEED, RESULTS, Results, random_return, train_ours
+
+KEPT = Path(__file__).with_name("imitation.jsonl")
+# Task -> the expert's preset and steps. Its seed is none of those that learn from it.
+EXPERTS = {"pendulum": ("pendulum-sac", None), "hopper": ("hopper-sac", 300_000)}
+EXPERT_SEED = 100
+
+
+def record_expert(task: str, episodes: int, folder: Path) -> Path:
+    from operant.cli import main
+    from operant.training import load_config
+
+    preset, steps = EXPERTS[task]
+    root, file = folder / task / ".operant", folder / f"{task}-{episodes}.npz"
+    if file.exists():
+        return file
+    if not root.exists():
+        root.mkdir(parents=True)
+        total = steps or load_config(preset).total_steps
+        assert main(["train", preset, f"total_steps={total}", f"seed={EXPERT_SEED}", "--root", str(root)]) == 0
+    recorded = ["record", "last", "--episodes", str(episodes), "--output", str(file), "--seed", str(FINAL_SEED)]
+    assert main([*recorded, "--root", str(root)]) == 0
+    return file
+
+
+def expert_return(file: Path) -> float:
+    import numpy as np
+
+    with np.load(file) as data:
+        ends = data["terminated"] | data["truncated"]
+        return float(data["reward"].sum() / ends.sum())
+
+
+def kept() -> dict[tuple[str, int, int], dict[str, Any]]:
+    lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {(one["preset"], one["episodes"], one["seed"]): one for one in found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", default=list(EXPERTS), metavar="TASK", help=", ".join(EXPERTS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--episodes", type=int, default=50, help="of the expert's, to learn from")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "operant-imitation")
+    args = parser.parse_args()
+    from operant.training import load_config
+
+    print("| preset | seeds | IQM and interval | expert | random |\n|---|---:|---:|---:|---:|")
+    for task in args.tasks:
+        file = record_expert(task, args.episodes, args.folder)
+        for preset in (f"{task}-bc", f"{task}-gail"):
+            config = load_config(preset, [f"algorithm.expert={file}"]).to_mapping()
+            for seed in range(args.seeds):
+                if (preset, args.episodes, seed) in kept():
+                    continue
+                began = time.process_time()
+                found = train_ours(config, seed)
+                one = {"preset": preset, "episodes": args.episodes, "seed": seed, "last": round(found["last"], 2)}
+                one |= {"expert": round(expert_return(file), 2), "cpu": round(time.process_time() - began, 1)}
+                with KEPT.open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(one) + "\n")
+            lasts = [one for key, one in kept().items() if key[:2] == (preset, args.episodes)]
+            print(_line(preset, lasts, random_return(config["env"], Results(RESULTS))), flush=True)
+
+
+def _line(preset: str, found: list[dict[str, Any]], chance: float) -> str:
+    from operant.training.statistics import interval
+
+    middle, low, high = interval([one["last"] for one in found])
+    expert = statistics.fmean(one["expert"] for one in found)
+    return f"| {preset} | {len(found)} | {middle:.1f} [{low:.1f}, {high:.1f}] | {expert:.1f} | {chance:.1f} |"
+
+
+if __name__ == "__main__":
+    main()
