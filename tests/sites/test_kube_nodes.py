@@ -17,7 +17,7 @@ from tests.sites.test_kubernetes import Heard, cluster, site_in, wait
 from tests.training.test_remote import IMPALA, config
 
 from operant.errors import ConfigError
-from operant.sites._kube_nodes import port_of
+from operant.sites._kube_nodes import joining, port_of
 from operant.tracking import Run
 
 pytest.importorskip("kubernetes", reason="needs operant[k8s]")
@@ -75,6 +75,17 @@ def test_further_pods_join_the_first_once_it_has_an_address(cluster: StandIn, tm
     assert not any(secret["OPERANT_SECRET"] in str(cluster.objects[plural]) for plural in ("jobs", "pods"))
     assert [one.id for one in heard.site.look()] == [name], "a job is one, however many pods it has"
     heard.site.close()
+
+
+def test_labels_of_the_first_pods_controller_and_addresses_of_ipv6() -> None:
+    about = {"name": "a", "uid": "u", "labels": {"operant-search": "s", "operant-job": "a"}}
+    of_pod = {"controller-uid": "u", "job-name": "a", "batch.kubernetes.io/job-name": "a", "operant-job": "a"}
+    template = {"metadata": {"labels": of_pod}, "spec": {"containers": [{"name": "job"}]}}
+    first = {"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": {"template": template}}
+    made = joining(first, "fd00::2", 2, ["operant", "join"])
+    template = made["spec"]["template"]
+    assert template["metadata"]["labels"] == made["metadata"]["labels"] == {"operant-search": "s", "operant-joins": "a"}
+    assert template["spec"]["containers"][0]["args"] == ["join", f"tcp://[fd00::2]:{port_of('a')}"]
 
 
 def test_a_job_that_ends_takes_its_further_pods_with_it(cluster: StandIn, tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def joining(job: Object, ip: str, nodes: int, join: Sequence[str]) -> Object:
         "annotations": about.get("annotations") or {},
     }
     container = pod["containers"][0]
-    words = [*join, f"tcp://{ip}:{port_of(name)}"]
+    host = f"[{ip}]" if ":" in ip else ip
+    words = [*join, f"tcp://{host}:{port_of(name)}"]
     container["command"], container["args"] = words[:1], words[1:]
     secret = {"name": SECRET, "valueFrom": {"secretKeyRef": {"name": name, "key": SECRET}}}
     container["env"] = [*_without(container.get("env"), _IP, _ADDRESS, SECRET), secret]
