@@ -38,8 +38,8 @@ def template(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
     path.write_text(
         "apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    metadata: {labels: {team: a}}\n    spec:\n"
-        "      containers:\n      - {name: main, image: 'mine:2', env: [{name: A, value: b}], "
-        "ports: [{name: web, containerPort: 80}]}\n"
+        "      containers:\n      - {name: main, image: 'mine:2', "
+        "env: [{name: A, value: b}, {name: OPERANT_SECRET, value: old}], ports: [{name: web, containerPort: 80}]}\n"
     )
     return str(path)
 
@@ -52,6 +52,7 @@ def test_further_pods_join_the_first_once_it_has_an_address(cluster: StandIn, tm
     name = heard.name_of(cluster)
     first = cluster.objects["jobs"][name]
     assert variables(first)["OPERANT_ADDRESS"] == f"$(OPERANT_POD_IP):{port_of(name)}"
+    assert "OPERANT_SECRET" not in variables(first), "it comes with the Secret, whose word would not count otherwise"
     assert variables(first)["OPERANT_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     ports = first["spec"]["template"]["spec"]["containers"][0]["ports"]
     assert [one["containerPort"] for one in ports] == [80, port_of(name)]
@@ -151,7 +152,12 @@ def test_a_job_whose_further_pods_are_refused_goes_on(cluster: StandIn, tmp_path
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"nodes": 0}, "from 1 on"), ({"nodes": True}, "from 1 on"), ({"join": ["operant"]}, "`join` is a command")],
+    [
+        ({"nodes": 0}, "from 1 on"),
+        ({"nodes": True}, "from 1 on"),
+        ({"join": ["operant"]}, "`join` is a command"),
+        ({"join": "operant 'join"}, "`join` is a command"),
+    ],
 )
 def test_mistakes(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -10,9 +10,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import secrets
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from operant.errors import ConfigError
 from operant.sites._kube import Cluster, Mirror, Object, pod_state, state_of
 from operant.sites.cluster_jobs import SiteAwayError, SiteRefusedError
 
@@ -38,12 +40,23 @@ def new_secret() -> dict[str, str]:
     return {SECRET: secrets.token_hex(16)}
 
 
+def command_of(join: Any) -> list[str]:
+    """The words of the setting ``join``."""
+    try:
+        words = shlex.split(join) if isinstance(join, str) else []
+    except ValueError:  # a quote that does not end
+        words = []
+    if not words:
+        raise ConfigError(f"`join` is a command, such as `python3 -m operant join`, not {join!r}", ("join",))
+    return words
+
+
 def let_join(pod: Object, name: str) -> None:
     """Tell the program of a pod where further pods reach it."""
     container = pod["containers"][0]
     address = {"name": _ADDRESS, "value": f"$({_IP}):{port_of(name)}"}
     ip = {"name": _IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    container["env"] = [*_without(container.get("env"), _IP, _ADDRESS), ip, address]
+    container["env"] = [*_without(container.get("env"), _IP, _ADDRESS, SECRET), ip, address]
     # On the node's own network the scheduler keeps pods apart that name the same port.
     mine = {"name": _PORT_NAME, "containerPort": port_of(name)}
     container["ports"] = [*_without(container.get("ports"), _PORT_NAME), mine]

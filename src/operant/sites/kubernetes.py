@@ -17,7 +17,7 @@ from operant._util.checks import is_whole, positive, whole_number
 from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError, OperantError
 from operant.sites._kube import Cluster, Mirror, Object, pod_state, read_documents, state_of
-from operant.sites._kube_nodes import JOINS, FurtherPods, let_join, new_secret
+from operant.sites._kube_nodes import JOINS, FurtherPods, command_of, let_join, new_secret
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
@@ -102,9 +102,7 @@ class KubernetesSite(ClusterSite):
         self.manifest, self.beside = (copy.deepcopy(_JOB), []) if template is None else read_manifest(template)
         if whole_number(nodes, "nodes", 1) > 1 and self.manifest["kind"] != "Job":
             raise ConfigError(f"`nodes` is for a Job: a {self.manifest['kind']} has its own pods", ("nodes",))
-        if join is not None and not (isinstance(join, str) and join.strip()):
-            raise ConfigError(f"`join` is a command, such as `python3 -m operant join`, not {join!r}", ("join",))
-        words = [python, "-m", "operant", "join"] if join is None else shlex.split(join)
+        words = [python, "-m", "operant", "join"] if join is None else command_of(join)
         self.further = FurtherPods(nodes, words, self._note) if nodes > 1 else None
         self.has_secrets = self.by_http or self.further is not None
         self._where = (kubeconfig, context, namespace)
