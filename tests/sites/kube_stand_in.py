@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -26,6 +27,7 @@ class StandIn:
         self.number = 1
         self.forgotten = 0
         self.away = False
+        self.refuses: tuple[str, ...] = ()  # ends of names that nobody may create
         self.runs = True
         self.asked: list[str] = []
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -83,6 +85,7 @@ class StandIn:
         with self.changed:
             if name in self.objects.get(plural, {}):
                 return False
+            body["metadata"]["uid"] = f"uid-{self.number}"
             self.put(plural, body, "ADDED")
         if plural in ("jobs", "dijobs"):
             self._begin(plural, body)
@@ -93,6 +96,10 @@ class StandIn:
         if found is None:
             return False
         self.put(plural, found, "DELETED")
+        for one, owned in list(self.objects.get("jobs", {}).items()):  # what it owns goes with it
+            owners = [owner["uid"] for owner in owned["metadata"].get("ownerReferences", ())]
+            if found["metadata"].get("uid") in owners:
+                self.delete("jobs", one)
         pod = self.objects.get("pods", {}).get(f"{name}-pod")
         if name in self.processes:
             self.processes[name].terminate()
@@ -122,14 +129,26 @@ class StandIn:
                 path = next(one["mountPath"] for one in container["volumeMounts"] if one["name"] == volume["name"])
                 here = self._mounted(volume["configMap"]["name"])
                 argv = [word.replace(path, str(here)) for word in argv]
-        env = {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
+        env: dict[str, str] = {}
         for one in container.get("envFrom", ()):
             env |= self.objects["secrets"][one["secretRef"]["name"]]["stringData"]
+        for one in container.get("env", ()):
+            env[one["name"]] = self._value(one, env)
         with (self.folder / f"{name}-pod.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(argv, env={**os.environ, **env}, stdout=log, stderr=log)
-        self.pod(name, phase="Running")
+        self.pod(name, phase="Running", podIP="127.0.0.1")
         self._status(plural, name, {"active": 1, "phase": "Running"})
         self._end(plural, name)
+
+    def _value(self, entry: Object, known: dict[str, str]) -> str:
+        """Of a variable: a text with those before it, a field of the pod, or a part of a Secret."""
+        if "value" in entry:
+            return re.sub(r"\$\((\w+)\)", lambda found: known[found[1]], entry["value"])
+        source = entry["valueFrom"]
+        if "secretKeyRef" in source:
+            asked = source["secretKeyRef"]
+            return str(self.objects["secrets"][asked["name"]]["stringData"][asked["key"]])
+        return {"spec.nodeName": "node-1", "status.podIP": "127.0.0.1"}[source["fieldRef"]["fieldPath"]]
 
     def _mounted(self, name: str) -> Path:
         """The files of a ConfigMap; a pod waits for it."""
@@ -201,6 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if self.stand_in.away:
             return self._error(503, "ServiceUnavailable")
+        if body["metadata"]["name"].endswith(self.stand_in.refuses):
+            return self._error(403, "Forbidden")
         made = self.stand_in.create(plural, body)
         return self._answer(201, body) if made else self._error(409, "AlreadyExists")
 

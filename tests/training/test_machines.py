@@ -21,7 +21,7 @@ from tests.training.test_remote import IMPALA, PPO, config, root
 from operant.errors import OperantError, UsageError
 from operant.tracking import Run
 from operant.training import load_config, train
-from operant.training.machines import is_other_machine, join_run, meeting_place, words_for_each_node
+from operant.training.machines import is_other_machine, join_run, meeting_place, over_nodes
 
 __all__ = ["root"]  # a fixture
 SECRET = "between the machines"
@@ -195,9 +195,24 @@ def test_a_job_of_a_site_with_several_nodes(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("OPERANT_SECRET", "")
     monkeypatch.delenv("OPERANT_SECRET")
     two = load_config("cartpole-impala", ["workers=2", "num_nodes=2"])
-    assert words_for_each_node(load_config("cartpole-impala", []), "local") == []
-    assert words_for_each_node(load_config("cartpole-impala", ["workers=2", "num_nodes=2", "engine=ray"]), "ray") == []
-    assert words_for_each_node(two, {"type": "slurm"})[:3] == ["srun", "--nodes=2", "--ntasks=2"]
-    assert len(os.environ["OPERANT_SECRET"]) == 32
-    with pytest.raises(UsageError, match="a job of the site 'kubernetes' has one node"):
-        words_for_each_node(two, {"type": "kubernetes"})
+    assert over_nodes(load_config("cartpole-impala", []), "local") == ("local", [])
+    on_ray = load_config("cartpole-impala", ["workers=2", "num_nodes=2", "engine=ray"])
+    assert over_nodes(on_ray, "ray") == ("ray", [])
+    assert over_nodes(two, {"type": "slurm"})[1][:3] == ["srun", "--nodes=2", "--ntasks=2"]
+    assert len(os.environ.pop("OPERANT_SECRET")) == 32
+    with pytest.raises(UsageError, match="a job of the site 'container' has one node"):
+        over_nodes(two, {"type": "container"})
+
+
+def test_a_job_of_several_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPERANT_SECRET", raising=False)
+    two = load_config("cartpole-impala", ["workers=2", "num_nodes=2"])
+    join = f"{sys.executable} -m operant join"
+    assert over_nodes(two, "kubernetes") == ({"type": "kubernetes", "nodes": 2, "join": join}, [])
+    given = {"type": "kubernetes", "nodes": 2, "join": "operant join", "image": "lab:3"}
+    assert over_nodes(two, given) == (given, [])
+    assert "OPERANT_SECRET" not in os.environ  # the site makes one for each job
+    with pytest.raises(UsageError, match="asks for 2 nodes, and `nodes` of the site is 3"):
+        over_nodes(two, {"type": "kubernetes", "nodes": 3})
+    with pytest.raises(UsageError, match="asks for 1 nodes, and `nodes` of the site is 2"):
+        over_nodes(load_config("cartpole-impala", []), given)

@@ -135,7 +135,7 @@ def _on_site(args: argparse.Namespace) -> int:
     from operant.schedulers.naive_scheduler import NaiveScheduler
     from operant.schedulers.views.display import make_view
     from operant.tracking.places import find_root, new_run_id
-    from operant.training.machines import words_for_each_node
+    from operant.training.machines import over_nodes
     from operant.training.seeds import parse_seeds
     from operant.training.statistics import interval
     from operant.training.targets import load_config
@@ -144,8 +144,8 @@ def _on_site(args: argparse.Namespace) -> int:
     seeds = parse_seeds(args.seeds) if args.seeds else [config.seed]
     name = new_run_id(config.name)
     folder = find_root(args.root) / "searches" / name
-    site = parse_site(args.site)
-    words = [*words_for_each_node(config, site), sys.executable, "-m", "operant", "train", args.target, *args.changes]
+    site, before = over_nodes(config, parse_site(args.site))
+    words = [*before, sys.executable, "-m", "operant", "train", args.target, *args.changes]
     search = {
         "site": site,
         "task": {

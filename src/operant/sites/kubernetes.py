@@ -17,6 +17,7 @@ from operant._util.checks import is_whole, positive, whole_number
 from operant._util.units import parse_bytes, parse_duration
 from operant.errors import ConfigError, OperantError
 from operant.sites._kube import Cluster, Mirror, Object, pod_state, read_documents, state_of
+from operant.sites._kube_nodes import JOINS, FurtherPods, command_of, let_join, new_secret
 from operant.sites.base import SITES, Submission
 from operant.sites.cluster import ClusterSite
 from operant.sites.cluster_jobs import Batch, SiteAwayError, SiteJob, SiteRefusedError, memory_for
@@ -44,7 +45,9 @@ class KubernetesSite(ClusterSite):
         search's folder must lie in one of them, or in a mount of the template.
     :param namespace: and context, kubeconfig: which cluster; by default the current context, or the one this runs in.
     :param service_account: and node_selector, pull_policy, host_network, user: as a pod takes them.
-    :param cpus: and memory, gpus: for each job; without `memory` the search's ``memory_limit``, if there is one.
+    :param cpus: and memory, gpus: for each pod; without `memory` the search's ``memory_limit``, if there is one.
+    :param nodes: pods of each job; the first runs the program, and the others join what it trains (``num_nodes``).
+    :param join: the command by which they do, but for the address; without it ``python -m operant join``.
     :param pull_wait: how long an image may fail to be pulled before the job counts as failed.
     :param restarts: how often an attempt that was evicted or preempted, or lost its node, is started again.
     :param exit_wait: seconds that a file of a node may take to be seen here.
@@ -74,6 +77,8 @@ class KubernetesSite(ClusterSite):
         cpus: float | None = None,
         memory: str | int | None = None,
         gpus: int | None = None,
+        nodes: int = 1,
+        join: str | None = None,
         pull_wait: str | float = 300,
         restarts: int = 0,
         poll: float = 1.0,
@@ -95,6 +100,11 @@ class KubernetesSite(ClusterSite):
         self.pull_wait = parse_duration(pull_wait, ("pull_wait",), bare_unit="s") or 0.0
         self.memory = None if memory is None else parse_bytes(memory, ("memory",))
         self.manifest, self.beside = (copy.deepcopy(_JOB), []) if template is None else read_manifest(template)
+        if whole_number(nodes, "nodes", 1) > 1 and self.manifest["kind"] != "Job":
+            raise ConfigError(f"`nodes` is for a Job: a {self.manifest['kind']} has its own pods", ("nodes",))
+        words = [python, "-m", "operant", "join"] if join is None else command_of(join)
+        self.further = FurtherPods(nodes, words, self._note) if nodes > 1 else None
+        self.has_secrets = self.by_http or self.further is not None
         self._where = (kubeconfig, context, namespace)
         pod = pod_spec(self.manifest)
         self._fill(pod, image, pull_policy, service_account, node_selector, host_network, user)
@@ -150,7 +160,7 @@ class KubernetesSite(ClusterSite):
                 SiteAwayError
             ):  # what was left by a controller that died before it could delete it
                 self._cluster.delete_all(self.manifest, self.selector)
-                if self.by_http:
+                if self.has_secrets:
                     self._cluster.delete_all(_SECRET, self.selector)
 
     # -- the three verbs ------------------------------------------------------------------------------------------
@@ -159,30 +169,36 @@ class KubernetesSite(ClusterSite):
         jobs, _ = self._mirrors()
         assert self._cluster is not None
         manifest = self._manifest(batch, batch.jobs[0])
-        if self.by_http:
+        if self.has_secrets:
             about = {"name": manifest["metadata"]["name"], "labels": manifest["metadata"]["labels"]}
-            known = self.environment(batch, batch.jobs[0])  # with a token: in a Secret, not in the manifest of the job
+            known = self.environment(batch, batch.jobs[0]) if self.by_http else {}  # there is a token in it
+            known |= {} if self.further is None else new_secret()
             self._cluster.create({**_SECRET, "metadata": about, "stringData": known})
         made = self._cluster.create(manifest)
         jobs.put(made)
         return [made["metadata"]["name"]]
 
     def look(self) -> list[SiteJob]:
+        mirror, of_pods = self._mirrors()
         try:
-            jobs, pods = (mirror.objects() for mirror in self._mirrors())
+            jobs, pods = mirror.objects(), of_pods.objects()
         except SiteRefusedError as error:  # it was allowed when the search began
             raise SiteAwayError(str(error)) from None
         by_job: dict[str, list[Object]] = {}
         for pod in sorted(pods.values(), key=lambda one: str(one["metadata"].get("creationTimestamp") or "")):
             by_job.setdefault(pod["metadata"]["labels"].get("operant-job", ""), []).append(pod)
-        return [self._word(name, found, by_job.get(name, [])) for name, found in jobs.items()]
+        if self.further is not None:
+            assert self._cluster is not None
+            self.further.see_to(self._cluster, mirror, jobs, list(pods.values()))
+        first = {name: found for name, found in jobs.items() if JOINS not in found["metadata"]["labels"]}
+        return [self._word(name, found, by_job.get(name, [])) for name, found in first.items()]
 
     def end(self, ids: Sequence[str]) -> None:
         assert self._cluster is not None
         for name in ids:
             try:
                 self._cluster.delete(self.manifest, name)
-                if self.by_http:
+                if self.has_secrets:
                     self._cluster.delete(_SECRET, name)
             except SiteRefusedError as error:
                 self._note(f"{name} is left: {error}")
@@ -239,8 +255,10 @@ class KubernetesSite(ClusterSite):
         for template in pod_templates(manifest):
             about = template.setdefault("metadata", {})
             about["labels"] = {**(about.get("labels") or {}), **labels}
-            if self.by_http:
+            if self.has_secrets:
                 template["spec"]["containers"][0].setdefault("envFrom", []).append({"secretRef": {"name": name}})
+            if self.further is not None:
+                let_join(template["spec"], name)
         if manifest["kind"] == "Job":
             spec = manifest["spec"]
             spec["backoffLimit"] = 0  # attempts are the search's

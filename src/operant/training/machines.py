@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,20 +52,26 @@ def meeting_place(environment: Mapping[str, str]) -> str:
     return f"tcp://{host}:{port_text}" if colon and port_text.isdigit() else f"tcp://{given}:{DEFAULT_PORT}"
 
 
-def words_for_each_node(config: TrainConfig, site: str | Mapping[str, Any]) -> list[str]:
-    """What stands before the command of a training that is a job of a site, so that all its nodes run it."""
-    if config.num_nodes == 1 or config.engine != "local":
-        return []
-    kind = site if isinstance(site, str) else str(site.get("type"))
+def over_nodes(config: TrainConfig, site: str | Mapping[str, Any]) -> tuple[str | Mapping[str, Any], list[str]]:
+    """The site of a training that is a job of several nodes, and what stands before its command on such a site."""
+    kind, settings = (site, {}) if isinstance(site, str) else (str(site.get("type")), site)
+    count = config.num_nodes if config.engine == "local" else 1
+    if kind == "kubernetes" and settings.get("nodes", count) != count:
+        of_site = settings["nodes"]
+        raise UsageError(f"the training asks for {count} nodes, and `nodes` of the site is {of_site}: leave that out")
+    if count == 1:
+        return site, []
+    if kind == "kubernetes":  # its further pods join the first, with a secret of their own
+        join = shlex.join([sys.executable, "-m", "operant", "join"])
+        return {"join": join, **settings, "type": kind, "nodes": count}, []
     if kind != "slurm":
         raise UsageError(
-            f"num_nodes is {config.num_nodes}, and a job of the site {kind!r} has one node: on Slurm it may "
+            f"num_nodes is {count}, and a job of the site {kind!r} has one node: on Slurm and Kubernetes it may "
             "have several, and with engine=ray its workers go to all nodes of a Ray cluster"
         )
     # Jobs get the environment of whoever submits them.
     os.environ.setdefault(SECRET_VARIABLE, secrets.token_hex(16))
-    count = config.num_nodes
-    return ["srun", f"--nodes={count}", f"--ntasks={count}", "--no-kill", "--kill-on-bad-exit=0"]
+    return site, ["srun", f"--nodes={count}", f"--ntasks={count}", "--no-kill", "--kill-on-bad-exit=0"]
 
 
 def is_other_machine(num_nodes: int, engine: str) -> bool:
