@@ -77,12 +77,12 @@ class TestSkoptExtraTrees(Built):
 class TestLamcts(Built):
     kind = "LamctsSearcher"
     options = {"ninits": 8, "leaf_size": 6}  # noqa: RUF012
-    trials = 18
 
 
-class TestLamctsCmaEs(Built):
+class TestLamctsTurbo(Built):
     kind = "LamctsSearcher"
-    options = {"ninits": 8, "leaf_size": 6, "solver": "cmaes"}  # noqa: RUF012
+    options = {"ninits": 8, "leaf_size": 6, "solver": "turbo"}  # noqa: RUF012
+    trials = 18
 
 
 class TestLamctsGp(Built):

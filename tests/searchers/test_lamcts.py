@@ -135,7 +135,7 @@ def test_a_run_begins_around_a_sample_that_stands_out():
     def reward(config):
         return 3.0 if min(config.values()) > 4.0 else 1.0 - 1e-3 * abs(sum(config.values()) - 2.0)
 
-    searcher = run(build(solver="cmaes", sigma=0.1), 60, reward)
+    searcher = run(build(sigma=0.1), 60, reward)
     peak = searcher.propose()
     searcher.observe(Observation(peak.number, values={"acc": 3.0}))
     for _ in range(300):
@@ -151,7 +151,7 @@ def test_a_run_begins_around_a_sample_that_stands_out():
 
 def test_around_the_best_of_a_trust_region_runs_cma_es():
     rng = np.random.default_rng(0)
-    searcher = run(build(), 250, lambda config: value(config) + rng.normal(0.0, 5.0))
+    searcher = run(build(solver="turbo"), 250, lambda config: value(config) + rng.normal(0.0, 5.0))
     first, second = [t.notes["start"] for t in searcher.trials.values() if t.notes and "start" in t.notes][:2]
     assert "members" in first and second["spent"] == [0]
     best = max((t for t in searcher.trials.values() if not t.notes or t.notes["run"] == 0), key=lambda t: t.score)

@@ -17,7 +17,7 @@ SEARCHERS = [
     {"type": "SkoptSearcher", "acq_optimizer_kwargs": {"n_points": 50, "n_restarts_optimizer": 1}},
     {"type": "TurboSearcher"},
     {"type": "LamctsSearcher"},
-    {"type": "LamctsSearcher", "solver": "cmaes"},
+    {"type": "LamctsSearcher", "solver": "turbo"},
     {"type": "LamctsSearcher", "solver": "gp"},
 ]
 
@@ -43,7 +43,7 @@ def test_the_same_proposals_to_the_last_bit(options):
 
 def test_a_run_of_cma_es_around_the_best_of_a_trust_region_is_taken_over():
     rng = np.random.default_rng(0)
-    searcher = build_searcher({"type": "LamctsSearcher", "ninits": 12}, BOX)
+    searcher = build_searcher({"type": "LamctsSearcher", "ninits": 12, "solver": "turbo"}, BOX)
     proposals, observations = [], []
     while len(proposals) < 250 and not (proposals and "peak" in ((proposals[-1].notes or {}).get("start") or {})):
         proposals.append(searcher.propose())
@@ -51,6 +51,6 @@ def test_a_run_of_cma_es_around_the_best_of_a_trust_region_is_taken_over():
         observations.append(Observation(proposals[-1].number, values={"acc": reward}))
         searcher.observe(observations[-1])
     assert "peak" in proposals[-1].notes["start"]
-    copy = build_searcher({"type": "LamctsSearcher", "ninits": 12}, BOX)
+    copy = build_searcher({"type": "LamctsSearcher", "ninits": 12, "solver": "turbo"}, BOX)
     copy.restore(observations, proposals)
     assert copy.propose() == searcher.propose()

@@ -23,11 +23,14 @@ _LAMCTS: dict[str, dict[str, Any]] = {
     "swimmer": {"Cp": 1, "leaf_size": 20, "ninits": 30},
     "hopper": {"Cp": 10, "leaf_size": 100, "ninits": 30},
 }
-_VARIANTS: dict[str, dict[str, Any]] = {"lamcts-no-tree": {"partition": False}, "lamcts-cmaes": {"solver": "cmaes"}}
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "lamcts-no-tree": {"partition": False},
+    "lamcts-turbo": {"solver": "turbo"},
+    "lamcts-turbo-no-tree": {"solver": "turbo", "partition": False},
+}
 SEARCHER_TYPES = {
     "lamcts": "LamctsSearcher",
-    "lamcts-no-tree": "LamctsSearcher",
-    "lamcts-cmaes": "LamctsSearcher",
+    **dict.fromkeys(_VARIANTS, "LamctsSearcher"),
     "cmaes": "CmaEsSearcher",
     "turbo": "TurboSearcher",
     "tpe": "TpeSearcher",

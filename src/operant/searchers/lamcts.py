@@ -57,9 +57,8 @@ class LamctsSearcher(BaseSearcher):
         kernel_type: of the support vector machines: `rbf`, `poly`, `linear` or `sigmoid`.
         gamma_type: their kernel's width: `auto`, `scale`, or a number.
         ninits: evenly spread samples before the first partition.
-        solver: what searches inside a region: `turbo` (trust regions and, after the first, CMA-ES by turns), `cmaes`
-            (proposals in milliseconds, for tens of thousands of samples) or `gp` (a Gaussian process of all samples,
-            and the bounds choose a region anew all the time).
+        solver: what searches inside a region: `cmaes`, `turbo` (trust regions and CMA-ES by turns, for hundreds of
+            samples) or `gp` (a Gaussian process of all samples, and the bounds choose a region anew all the time).
         enable_cuda: accepted; the solvers use the CPU.
         sigma: the first step size of a run, as a part of the range (default: so that a step is as long as the range
             of one argument, however many there are; at most 0.3).
@@ -82,7 +81,7 @@ class LamctsSearcher(BaseSearcher):
         kernel_type: str = "rbf",
         gamma_type: str | float = "auto",
         ninits: int = 30,
-        solver: str = "turbo",
+        solver: str = "cmaes",
         enable_cuda: bool = False,
         sigma: float | None = None,
         population_size: int | None = None,
