@@ -22,10 +22,12 @@ ADDRESS_VARIABLE = "OPERANT_ADDRESS"
 def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[str], None]) -> dict[str, Any]:
     """How `Parallel.beside` is told where the processes of a training go.
 
-    `say` tells at once what somebody has to do; `news` is told from other threads who came and went.
+    `say` tells at once what somebody has to do; `news` is told from other threads who came, went, or waits.
     """
-    if config.num_nodes == 1 or config.engine != "local":
-        return {"engine": config.engine}
+    if config.engine == "ray":
+        return {"engine": "ray", "say": news}
+    if config.num_nodes == 1:
+        return {"engine": "local"}
     if not os.environ.get(SECRET_VARIABLE):
         raise UsageError(
             f"num_nodes is {config.num_nodes}: the machines need a secret that all of them know, in the variable "
