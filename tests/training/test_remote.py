@@ -192,6 +192,13 @@ def test_a_ray_that_is_not_there(root: Path, monkeypatch: pytest.MonkeyPatch, ad
         train(config(IMPALA, 100, engine="ray"), root=root)
 
 
+def test_workers_that_do_not_come_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operant.framework.parallel.supervised._JOIN_TIMEOUT", 0.01)
+    with pytest.raises(OperantError, match=r"^the other workers were not ready within"):
+        train(config(IMPALA, 100), root=root)
+    assert not spawned()
+
+
 def test_scales_of_several_are_those_of_one() -> None:
     """What two workers saw, absorbed one after the other, is what one would have seen."""
     rng = np.random.default_rng(0)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from operant.errors import OperantError, UsageError
 from operant.framework.errors import AuthenticationError, FrameworkError
 from operant.framework.parallel.addresses import DEFAULT_PORT, split_address
+from operant.framework.parallel.beside import Beside
 from operant.framework.parallel.cluster import find_place
 from operant.framework.parallel.nodes_engine import WAIT_FOR_MACHINES, join, own_address
+from operant.framework.parallel.router import Router
 from operant.framework.parallel.settings import SECRET_VARIABLE
 from operant.training.config import TrainConfig
 
@@ -37,6 +40,17 @@ def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[s
     how = "they run this command too" if find_place(os.environ) else f"run there: operant join {address}"
     say(f"waiting for {others} other machine{'s' * (others > 1)} with the same {SECRET_VARIABLE}; {how}")
     return {"engine": "nodes", "n_machines": config.num_nodes, "address": address, "say": news}
+
+
+@contextmanager
+def started(beside: Beside, news: Callable[[], list[str]]) -> Iterator[Router]:
+    """The processes of a training, while it runs; if they do not come up, the error tells what was said meanwhile."""
+    with ExitStack() as stack:
+        try:
+            router = stack.enter_context(beside)
+        except FrameworkError as error:
+            raise OperantError("; ".join([str(error), *news()])) from error
+        yield router
 
 
 def meeting_place(environment: Mapping[str, str]) -> str:
