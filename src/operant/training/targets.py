@@ -142,14 +142,15 @@ def _missing(module: str) -> bool:
 def _for_other_algorithm(preset: str, values: dict[str, Any], changes: Iterable[str]) -> dict[str, Any]:
     """A preset with ``algorithm.name=...``: settings that the other one does not know are nothing the user wrote."""
     given = values["algorithm"]
-    wanted = [text.strip() for key, _, text in (one.partition("=") for one in changes) if key == "algorithm.name"]
-    if not wanted or wanted[-1] == given["name"] or wanted[-1] not in ALGORITHMS:
+    written = {key: text.strip() for key, _, text in (one.partition("=") for one in changes)}
+    name = written.get("algorithm.name", given["name"])
+    if name == given["name"] or name not in ALGORITHMS:
         return values
-    known = {"name", *(one.name for one in dataclasses.fields(find_algorithm(wanted[-1])[1]))}
-    foreign = [key for key in given if key not in known]
+    known = {"name", *(one.name for one in dataclasses.fields(find_algorithm(name)[1]))}
+    foreign = [key for key in given if key not in known and f"algorithm.{key}" not in written]
     if foreign:
-        _LOG.warning("what %s does not have is left out of %s: %s", wanted[-1], preset, ", ".join(foreign))
-    return {**values, "algorithm": {key: value for key, value in given.items() if key in known}}
+        _LOG.warning("what %s does not have is left out of %s: %s", name, preset, ", ".join(foreign))
+    return {**values, "algorithm": {key: value for key, value in given.items() if key not in foreign}}
 
 
 def apply_changes(values: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
