@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import mains
@@ -15,7 +17,9 @@ import pytest
 from tests.machine import patience, spawned, wait_until
 
 from operant.framework import Parallel, Task
+from operant.framework.parallel.local_engine import ExitCallback, LocalEngine, WorkerHandle
 from operant.framework.parallel.queues import QueueSettings
+from operant.framework.parallel.spec import WorkerSpec
 
 
 def _take(router, wanted: int) -> list[tuple[int, int]]:
@@ -99,3 +103,65 @@ def test_a_link_that_breaks_is_made_again(tmp_path: Path) -> None:
     numbers = sorted({number for _, number in taken})
     assert numbers == list(range(len(numbers))) and len(numbers) >= 24  # what was on its way may come twice
     assert not told and not spawned()
+
+
+class _Waiting:
+    """A worker that has no place yet, as far as anybody knows."""
+
+    inner: WorkerHandle | None = None
+
+    def has_place(self) -> bool:
+        return False
+
+    def ask_to_end(self) -> None:
+        if self.inner is not None:
+            self.inner.ask_to_end()
+
+    def kill(self) -> None:
+        if self.inner is not None:
+            self.inner.kill()
+
+    def release(self) -> None:
+        if self.inner is not None:
+            self.inner.release()
+
+
+class _Cramped(LocalEngine):
+    """Starts node.1 again only when there is room."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = threading.Event()
+
+    def start(self, spec: WorkerSpec, on_exit: ExitCallback) -> WorkerHandle:
+        if spec.incarnation == 0:
+            return super().start(spec, on_exit)
+        handle, start = _Waiting(), super().start
+
+        def wait() -> None:
+            if spec.node_id == 1:
+                self.room.wait()
+            handle.inner = start(spec, on_exit)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return handle
+
+
+def test_one_that_waits_for_a_place_is_not_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, told, silence = _Cramped(), list[int](), patience(1.0)
+    monkeypatch.setattr("operant.framework.parallel.runner._engine", lambda *_: engine)
+    beside = Parallel.beside(
+        2, mains.feed, str(tmp_path), "kill", stall_timeout=silence, on_restart=lambda node, _: told.append(node)
+    )
+    with beside as router, Task(router=router):
+        _take(router, 2)
+        monkeypatch.setattr("operant.framework.parallel.supervisor._START_TIMEOUT", silence / 4)
+        wait_until(lambda: told == [1] or not _take(router, 1), "the end of node.1")
+        os.kill(int((tmp_path / "2").read_text()), signal.SIGKILL)
+        wait_until(lambda: _take(router, 1) == [(2, 0)], "the next life of node.2")
+        enough = time.monotonic() + 2.5 * silence
+        wait_until(lambda: _take(router, 1) and time.monotonic() > enough, "some time", 4 * silence)
+        assert told == [1, 2]  # though nothing was heard of node.1 for long
+        engine.room.set()
+        wait_until(lambda: _take(router, 1)[0][0] == 1, "the next life of node.1")
+    assert told == [1, 2] and not spawned()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,6 +34,7 @@ class Head(NamedTuple):
     """Where drivers connect."""
     folder: Path
     """Where it keeps its files."""
+    process: subprocess.Popen[bytes]
 
 
 @contextmanager
@@ -56,10 +59,10 @@ def running_head(*, num_cpus: int, resources: dict[str, float]) -> Iterator[Head
             f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}", "--dashboard-host=127.0.0.1",
             "--object-store-memory=100000000", "--disable-usage-stats", f"--temp-dir={place}/r",
         ]  # fmt: skip
-        found = Head(f"http://127.0.0.1:{dashboard}", f"127.0.0.2:{port}", place / "r")
-        process = _start(argv, place, found)
+        addresses = f"http://127.0.0.1:{dashboard}", f"127.0.0.2:{port}"
+        process = _start(argv, place, addresses[0])
         try:
-            yield found
+            yield Head(*addresses, place / "r", process)
         finally:
             _end(process)
             shutil.rmtree(place, ignore_errors=True)
@@ -70,40 +73,48 @@ class Node(NamedTuple):
 
     process: subprocess.Popen[bytes]
 
-    def end(self) -> None:
-        """At once, as by a power cut."""
-        _end(self.process)
+    def lose(self) -> list[psutil.Process]:
+        """Kill its raylet alone; the others of its processes, which have to end by themselves."""
+        others = psutil.Process(self.process.pid).children(recursive=True)
+        raylet = next(one for one in others if Path(one.exe()).name == "raylet")
+        os.kill(raylet.pid, signal.SIGKILL)
+        return [one for one in others if one != raylet]
 
 
 @contextmanager
-def second_node(head: Head, *, num_cpus: int, resources: dict[str, float]) -> Iterator[Node]:
-    """Another raylet on loopback, whose token is that of the head."""
+def further_node(head: Head, ip: str, *, num_cpus: int) -> Iterator[Node]:
+    """Another raylet on loopback, whose token is that of the head; this process is a driver."""
     argv = [
         str(Path(sys.executable).parent / "ray"), "start", "--block", f"--address={head.address}",
-        "--node-ip-address=127.0.0.3", f"--num-cpus={num_cpus}", f"--resources={json.dumps(resources)}",
-        "--object-store-memory=100000000", "--disable-usage-stats",
+        f"--node-ip-address={ip}", f"--num-cpus={num_cpus}", "--object-store-memory=100000000",
+        "--disable-usage-stats",
     ]  # fmt: skip
-    import ray
-
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + patience(120)
-        while sum(bool(one["Alive"]) for one in ray.nodes()) < 2:
-            assert process.poll() is None and time.monotonic() < deadline, "the second node never came"
+        while not is_alive(ip):
+            assert process.poll() is None and time.monotonic() < deadline, f"{ip} never came"
             time.sleep(0.2)
         yield Node(process)
     finally:
         _end(process)
 
 
-def _start(argv: list[str], place: Path, head: Head) -> subprocess.Popen[bytes]:
+def is_alive(ip: str) -> bool:
+    """Whether Ray counts a node as alive."""
+    import ray
+
+    return any(one["Alive"] and one["NodeManagerAddress"] == ip for one in ray.nodes())
+
+
+def _start(argv: list[str], place: Path, dashboard: str) -> subprocess.Popen[bytes]:
     """The head, once it takes jobs: on a busy machine a part of Ray's may give up before the others have come up."""
     for _ in range(3):
         with (place / "log").open("ab") as log:
             process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + patience(120)
         while process.poll() is None and time.monotonic() < deadline:
-            if _takes_jobs(head):
+            if _takes_jobs(dashboard):
                 return process
             time.sleep(0.2)
         _end(process)
@@ -119,10 +130,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _takes_jobs(head: Head) -> bool:
+def _takes_jobs(dashboard: str) -> bool:
     """A node that is alive may still lack the agent that starts jobs."""
     try:
-        site = RaySite(Path("none"), address=head.dashboard)
+        site = RaySite(Path("none"), address=dashboard)
         if "ALIVE" not in site._call("_do_request", "GET", "/nodes?view=summary").text:
             return False
         site._call("submit_job", entrypoint="true", entrypoint_num_cpus=0)

@@ -22,7 +22,7 @@ from tests.cluster.proxy import Proxy
 from tests.harness.composing import composed
 from tests.machine import patience, wait_until
 from tests.system.cluster_search import Search, same_proposals_here_and_at, survive
-from tests.system.ray_head import Head, running_head, second_node
+from tests.system.ray_head import Head, running_head
 from tests.web.serving import Page
 
 from operant.assessors import AssessResult
@@ -171,36 +171,6 @@ def test_rllib_trains_from_the_harness_s_tree(cluster: None, tmp_path: Path) -> 
     report = run_tree(composed("ppo", *small), root=tmp_path / ".operant")
     points = Run.open(report.run_id, tmp_path / ".operant").scalars("env_runners/episode_return_mean")["value"]
     assert "training_iteration is 2" in report.reason and report.steps == 256 and len(points) == 2
-
-
-class _NodeLost:
-    """Looks on, and ends a node once the training is under way."""
-
-    def __init__(self, node: Any) -> None:
-        self.node, self.points, self.sentences = node, 0, list[str]()
-
-    def said(self, sentence: str) -> None:
-        self.sentences.append(sentence)
-
-    def point(self, *_: Any) -> None:
-        self.points += 1
-        if self.points == 3:
-            self.node.end()
-
-    def evaluated(self, *_: Any) -> None: ...
-
-
-@pytest.mark.clusters
-@pytest.mark.long
-def test_a_training_goes_on_when_a_node_is_lost(head: Head, cluster: None, tmp_path: Path) -> None:
-    (tmp_path / ".operant").mkdir()
-    config = _learning(60_000)
-    with second_node(head, num_cpus=1, resources={"collect": 2}) as node:
-        looking_on = _NodeLost(node)
-        config["workers"] = 1
-        result = train(config, root=tmp_path / ".operant", observer=looking_on)
-    assert result.final_return >= 18.0
-    assert any("worker 0 is replaced" in one for one in looking_on.sentences)
 
 
 def test_trials_of_a_search_are_calls_of_warm_workers(cluster: None, tmp_path: Path) -> None:

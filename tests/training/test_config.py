@@ -89,6 +89,21 @@ def test_what_is_wrong_is_said_with_what_is_right(changes, message):
         load_config("cartpole-ppo", changes)
 
 
+def test_another_algorithm_takes_what_it_knows_of_a_preset(caplog):
+    config = load_config("cartpole-ppo", ["algorithm.name=a3c", "algorithm.gamma=0.9"])
+    assert config.algorithm["name"] == "a3c" and config.algorithm_settings.rollout == 32
+    assert config.algorithm_settings.gamma == 0.9
+    (told,) = caplog.messages
+    assert told == "what a3c does not have is left out of cartpole-ppo: minibatch, epochs, clip, anneal_clip"
+
+
+def test_what_the_user_wrote_is_not_left_out(tmp_path):
+    with pytest.raises(UsageError, match=r"algorithm\.clip"):
+        load_config("cartpole-ppo", ["algorithm.name=a3c", "algorithm.clip=0.1"])
+    with pytest.raises(UsageError, match=r"algorithm\.minibatch"):
+        load_config(eject_preset("cartpole-ppo", tmp_path), ["algorithm.name=a3c"])
+
+
 def test_an_unknown_target_names_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'cartpole-ppo'"):
         load_config("cartpole-pp")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from tests.machine import spawned
+from tests.machine import free_port, spawned
 
 from operant.errors import OperantError, UsageError
 from operant.tracking import Run
@@ -179,6 +179,24 @@ def test_what_makes_no_sense_is_refused() -> None:
         load_config("cartpole-ppo", ["schedule=often"])
     with pytest.raises(UsageError, match=r"set workers or env\.workers, not both"):
         load_config("cartpole-ppo", ["workers=2", "env.workers=2"])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "not an address"])
+def test_a_ray_that_is_not_there(root: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    ray = pytest.importorskip("ray", reason="needs operant[ray]")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr("operant.framework.parallel.ray_engine._ANSWER_TIMEOUT", 1.0)
+    address = address.format(port=free_port())
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(OperantError, match=rf"^there is no Ray cluster at {address} \(.*RAY_ADDRESS"):
+        train(config(IMPALA, 100, engine="ray"), root=root)
+
+
+def test_workers_that_do_not_come_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operant.framework.parallel.supervised._JOIN_TIMEOUT", 0.01)
+    with pytest.raises(OperantError, match=r"^the other workers were not ready within"):
+        train(config(IMPALA, 100), root=root)
+    assert not spawned()
 
 
 def test_scales_of_several_are_those_of_one() -> None:

@@ -191,8 +191,9 @@ class _Evolution(BaseAlgorithm):
 
     def load_weights(self, weights: dict[str, Array]) -> None:
         self.policy = np.array(weights["policy"], np.float64)
-        if int(weights["key"]) != self._key:
-            self._key = int(weights["key"])
+        key = int(weights["key"].item())
+        if key != self._key:
+            self._key = key
             self._kept.clear()
 
     def state_dict(self) -> dict[str, Any]:

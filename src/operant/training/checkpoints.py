@@ -178,7 +178,7 @@ def write_weights(path: Path, weights: Mapping[str, np.ndarray[Any, Any]], about
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     plain = _split(about, "about", arrays)
-    tensors = {name: np.ascontiguousarray(value) for name, value in weights.items()}
+    tensors = {name: np.asarray(value, order="C") for name, value in weights.items()}
     tensors |= {f"operant.{name}": value for name, value in arrays.items()}
     content = save(tensors)
     document = {"format": FORMAT, "sha256": hashlib.sha256(content).hexdigest(), "about": plain}

@@ -6,14 +6,17 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from operant.errors import OperantError, UsageError
 from operant.framework.errors import AuthenticationError, FrameworkError
 from operant.framework.parallel.addresses import DEFAULT_PORT, split_address
+from operant.framework.parallel.beside import Beside
 from operant.framework.parallel.cluster import find_place
 from operant.framework.parallel.nodes_engine import WAIT_FOR_MACHINES, join, own_address
+from operant.framework.parallel.router import Router
 from operant.framework.parallel.settings import SECRET_VARIABLE
 from operant.training.config import TrainConfig
 
@@ -24,10 +27,12 @@ ADDRESS_VARIABLE = "OPERANT_ADDRESS"
 def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[str], None]) -> dict[str, Any]:
     """How `Parallel.beside` is told where the processes of a training go.
 
-    `say` tells at once what somebody has to do; `news` is told from other threads who came and went.
+    `say` tells at once what somebody has to do; `news` is told from other threads who came, went, or waits.
     """
-    if config.num_nodes == 1 or config.engine != "local":
-        return {"engine": config.engine}
+    if config.engine == "ray":
+        return {"engine": "ray", "say": news}
+    if config.num_nodes == 1:
+        return {"engine": "local"}
     if not os.environ.get(SECRET_VARIABLE):
         raise UsageError(
             f"num_nodes is {config.num_nodes}: the machines need a secret that all of them know, in the variable "
@@ -37,6 +42,17 @@ def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[s
     how = "they run this command too" if find_place(os.environ) else f"run there: operant join {address}"
     say(f"waiting for {others} other machine{'s' * (others > 1)} with the same {SECRET_VARIABLE}; {how}")
     return {"engine": "nodes", "n_machines": config.num_nodes, "address": address, "say": news}
+
+
+@contextmanager
+def started(beside: Beside, news: Callable[[], list[str]]) -> Iterator[Router]:
+    """The processes of a training, while it runs; if they do not come up, the error tells what was said meanwhile."""
+    with ExitStack() as stack:
+        try:
+            router = stack.enter_context(beside)
+        except FrameworkError as error:
+            raise OperantError("; ".join([str(error), *news()])) from error
+        yield router
 
 
 def meeting_place(environment: Mapping[str, str]) -> str:

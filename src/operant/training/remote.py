@@ -25,7 +25,7 @@ from operant.framework.parallel.router import Router
 from operant.training.actors import QUEUE, collect_for_learner, environments_of, in_rounds, queue_size
 from operant.training.collecting import Collector, only
 from operant.training.config import TrainConfig
-from operant.training.machines import placement
+from operant.training.machines import placement, started
 from operant.training.sources import Source, learn_from_replay, make_replay
 
 Message = dict[str, Any]
@@ -91,7 +91,7 @@ class Remote(Source):
             )
         except TypeError as error:
             raise UsageError(f"workers cannot be given this config: {error}") from None
-        with beside as router:
+        with started(beside, self.news) as router:
             self._router = router
             self._queue = router.queue(QUEUE, QueueSettings(queue_size(config), "block", 0))
             router.expose("begin", self._saved.get)

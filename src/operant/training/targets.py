@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
+import logging
 import runpy
 import sys
 import types
@@ -12,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from operant._util.plain_yaml import parse_yaml, read_yaml
+from operant.algorithms import ALGORITHMS, find_algorithm
 from operant.errors import UsageError, nearest
 from operant.training.config import TrainConfig
 from operant.training.dialects import from_di_engine, looks_like_di_engine
 
+_LOG = logging.getLogger(__name__)
 _PRESETS = Path(__file__).parent / "presets"
 
 
@@ -40,12 +44,15 @@ def eject_preset(name: str, folder: Path) -> Path:
 
 def load_config(target: str | Path | Mapping[str, Any] | TrainConfig, changes: Iterable[str] = ()) -> TrainConfig:
     """The config behind a target, with changes such as ``algorithm.gamma=0.98`` applied."""
+    changes = list(changes)
     if isinstance(target, TrainConfig):
         values: dict[str, Any] = target.to_mapping()
     else:
         values = dict(target) if isinstance(target, Mapping) else read_target(str(target))
         if looks_like_di_engine(values):
             values = from_di_engine(values["main_config"], values["create_config"])
+        if isinstance(target, str) and (_PRESETS / f"{target}.yaml").is_file():
+            values = _for_other_algorithm(target, values, changes)
     return TrainConfig.from_mapping(apply_changes(values, changes))
 
 
@@ -130,6 +137,20 @@ def _missing(module: str) -> bool:
     from importlib.util import find_spec
 
     return find_spec(module) is None
+
+
+def _for_other_algorithm(preset: str, values: dict[str, Any], changes: Iterable[str]) -> dict[str, Any]:
+    """A preset with ``algorithm.name=...``: settings that the other one does not know are nothing the user wrote."""
+    given = values["algorithm"]
+    written = {key: text.strip() for key, _, text in (one.partition("=") for one in changes)}
+    name = written.get("algorithm.name", given["name"])
+    if name == given["name"] or name not in ALGORITHMS:
+        return values
+    known = {"name", *(one.name for one in dataclasses.fields(find_algorithm(name)[1]))}
+    foreign = [key for key in given if key not in known and f"algorithm.{key}" not in written]
+    if foreign:
+        _LOG.warning("what %s does not have is left out of %s: %s", name, preset, ", ".join(foreign))
+    return {**values, "algorithm": {key: value for key, value in given.items() if key not in foreign}}
 
 
 def apply_changes(values: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from operant.training.actors import tell_of_steps
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.collecting import Collector, Rollout
 from operant.training.config import TrainConfig
-from operant.training.machines import placement
+from operant.training.machines import placement, started
 from operant.training.normalizing import Normalizer, make_normalizer
 from operant.training.sources import Source, learn_from
 
@@ -161,7 +161,7 @@ class Together(Source):
             )
         except TypeError as error:
             raise UsageError(f"learners cannot be given this config: {error}") from None
-        with beside as router:
+        with started(beside, self.news) as router:
             self._member.router = router
             router.expose("begin", self._saved.get)
             router.expose("start", self._tell_start)

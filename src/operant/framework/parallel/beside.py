@@ -134,6 +134,9 @@ class _FirstHere:
 class _Here:
     """This process is not ended by its own supervisor; the router tells it that the run has failed."""
 
+    def has_place(self) -> bool:
+        return True
+
     def ask_to_end(self) -> None: ...
     def kill(self) -> None: ...
     def release(self) -> None: ...

@@ -21,6 +21,9 @@ ExitCallback = Callable[[WorkerSpec, str], None]
 class WorkerHandle(Protocol):
     """A worker as its supervisor sees it."""
 
+    def has_place(self) -> bool:
+        """Whether it could be started yet; one that waits for a machine with room is not late."""
+
     def ask_to_end(self) -> None:
         """Politely: it may still clean up."""
 
@@ -73,6 +76,9 @@ class LocalEngine:
 class _LocalHandle:
     def __init__(self, process: Any) -> None:
         self._process = process
+
+    def has_place(self) -> bool:
+        return True
 
     def ask_to_end(self) -> None:
         self._process.terminate()

@@ -122,6 +122,9 @@ class _FarHandle:
     def __init__(self, hub: Hub, place: Link, spec: WorkerSpec) -> None:
         self._hub, self._place, self._spec = hub, place, spec
 
+    def has_place(self) -> bool:
+        return True
+
     def ask_to_end(self) -> None:
         self._end(hard=False)
 

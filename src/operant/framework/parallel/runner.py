@@ -115,7 +115,8 @@ class Parallel:
         ends all of them. This process may take as long as it likes for a pass: `stall_timeout` is not for it.
 
         With ``engine='nodes'`` they are spread over `n_machines`, of which the others join at `address` (a
-        ``tcp://host:port``, see `operant join`); `say` is told who comes and goes.
+        ``tcp://host:port``, see `operant join`); `say` is told who comes and goes. With ``engine='ray'`` it is told
+        who waits for a place.
         """
         refuse_unguarded_main()
         settings = RunnerSettings(
@@ -152,7 +153,7 @@ def _engine(settings: RunnerSettings, say: Callable[[str], None] | None = None) 
     if settings.engine == "ray":
         from operant.framework.parallel.ray_engine import RayEngine
 
-        return RayEngine(settings)
+        return RayEngine(settings, say)
     return LocalEngine()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operant.framework.errors import WorkerDied
+from operant.framework.parallel.addresses import split_address
 from operant.framework.parallel.hub import Hub
 from operant.framework.parallel.link import Frame, Kind, Link, Parcel, PeerInfo
 from operant.framework.parallel.local_engine import Engine, WorkerHandle
@@ -208,7 +209,7 @@ class Supervisor:
             self._directory_sent = True
             self._send_directory()
             for one in self._workers.values():
-                if one.last_beat is None:
+                if one.last_beat is None and one.address is not None:
                     one.last_beat = one.last_pass = time.monotonic()
             if self._turns is not None:
                 self._turns.begin(sorted(self._workers))
@@ -278,7 +279,7 @@ class Supervisor:
                 text += " before it could join the run; its own output says more"
             self._on_failure(worker, text)
         elif worker.lost_at is not None and time.monotonic() - worker.lost_at >= _EXIT_FOLLOWS:
-            self._on_failure(worker, "lost its connection")
+            self._on_failure(worker, f"lost its connection{_to_machine(worker.address)}")
 
     def _on_failure(self, worker: _Worker, text: str) -> None:
         worker.over = True
@@ -308,7 +309,7 @@ class Supervisor:
         times = [worker.restart_at for worker in self._workers.values() if worker.restart_at is not None]
         times += [w.lost_at + _EXIT_FOLLOWS for w in self._workers.values() if w.lost_at and not w.over]
         if not self._directory_sent:
-            times += [worker.started_at + _START_TIMEOUT for worker in self._workers.values()]
+            times += [w.started_at + _START_TIMEOUT for w in self._workers.values() if w.address is None]
         now = time.monotonic()
         if self._settings.stall_timeout is not None:
             times.append(now + self._settings.stall_timeout / 4)
@@ -322,7 +323,10 @@ class Supervisor:
             elif worker.lost_at is not None and not worker.over:
                 self._judge(worker)
             elif worker.address is None and not worker.over and now - worker.started_at > _START_TIMEOUT:
-                self._on_failure(worker, f"did not join within {_START_TIMEOUT:.0f} s")
+                if worker.handle.has_place():
+                    self._on_failure(worker, f"did not join within {_START_TIMEOUT:.0f} s")
+                else:
+                    worker.started_at = now
             elif self._settings.stall_timeout is not None and not worker.over:
                 self._check_stall(worker, self._settings.stall_timeout, now)
 
@@ -371,6 +375,12 @@ def _ask(handle: WorkerHandle) -> None:
 
 def _kill(handle: WorkerHandle) -> None:
     handle.kill()
+
+
+def _to_machine(address: str | None) -> str:
+    """Of a worker that may be on another machine."""
+    protocol, host, _ = split_address(address) if address else ("", "", 0)
+    return f" to {host}" if protocol == "tcp" else ""
 
 
 def _as_it_came(frame: Frame) -> Parcel:
