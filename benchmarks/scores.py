@@ -22,6 +22,7 @@ import argparse
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -340,27 +341,29 @@ def _random_agents(env: dict[str, Any]) -> float:
     return float(np.mean(returns))
 
 
-def header(config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> str:
-    """The first line of a preset: what it is for, and what was measured after how many steps (ours, the peer's)."""
-    algorithm, whole = config["algorithm"]["name"], config["total_steps"]
+def header(
+    config: dict[str, Any], measured: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]], line: str
+) -> str:
+    """The first line of a preset with what was measured (ours, the peer's); as it was if nothing."""
     peer = "ppo" if config["name"] in OWN_PEERS else peer_of(config["name"])
-    name = "best" if algorithm in ("dqn", "c51", "qrdqn", "rainbow", "apex_dqn") else "last"
+    name = "best" if config["algorithm"]["name"] in ("dqn", "c51", "qrdqn", "rainbow", "apex_dqn") else "last"
     parts = []
     for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
         if len(ours) == SEEDS:
-            after = "return" if steps == whole else f"after {steps:,}"
+            after = "return" if steps == config["total_steps"] else f"after {steps:,}"
             beside = f" ({peer.upper()} {written(theirs, name, 0)})" if len(theirs) == SEEDS else ""
             parts.append(f"{after} {written(ours, name, 0)}{beside}")
-    start = f"# {config['env']['id']} with {algorithm.upper()}, {whole:,} steps: "
     if not parts:
-        return start + "return not measured"
-    return start + "; ".join(parts) + f"; IQM of {SEEDS} seeds, {name} weights"
+        return line
+    start = re.sub(r": (return|after) .*", "", line)
+    return f"{start}: {'; '.join(parts)}; IQM of {SEEDS} seeds, {name} weights"
 
 
-def write_header(preset: str, line: str) -> None:
-    path = PRESETS / f"{preset}.yaml"
-    _, _, rest = path.read_text(encoding="utf-8").partition("\n")
-    path.write_text(f"{line}\n{rest}", encoding="utf-8")
+def write_header(config: dict[str, Any], results: Results) -> None:
+    path, whole = PRESETS / f"{config['name']}.yaml", config["total_steps"]
+    measured = {steps: gather(config, steps, results) for steps in {ROWS[config["name"]] or whole, whole}}
+    line, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    path.write_text(f"{header(config, measured, line)}\n{rest}", encoding="utf-8")
 
 
 def peer_of(preset: str) -> str:
@@ -435,11 +438,8 @@ def main() -> None:
         ensure_peers()
     results = Results(RESULTS)
     if args.headers:
-        for preset in sorted(path.stem for path in PRESETS.glob("*.yaml") if not path.stem.startswith("wildfire")):
-            config = load_config(preset).to_mapping()
-            whole = config["total_steps"]
-            measured = {steps: gather(config, steps, results) for steps in {ROWS.get(preset) or whole, whole}}
-            write_header(preset, header(config, measured))
+        for preset in ROWS:
+            write_header(load_config(preset).to_mapping(), results)
         return
     print("| preset | steps | judged | seeds | Operant | seeds | peer, same settings | |")
     print("|---|---:|---|---:|---:|---:|---:|---|")
