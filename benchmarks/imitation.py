@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from scores import FINAL_SEED, RESULTS, Results, random_return, train_ours
+from _scored_trainings import FINAL_SEED, train_ours
+from scores import RESULTS, Results, random_return
 
 KEPT = Path(__file__).with_name("imitation.jsonl")
 # Task -> the expert's preset and steps. Its seed is none of those that learn from it.
@@ -33,10 +35,10 @@ def record_expert(task: str, episodes: int, folder: Path) -> Path:
     root, file = folder / task / ".operant", folder / f"{task}-{episodes}.npz"
     if file.exists():
         return file
-    if not root.exists():
-        root.mkdir(parents=True)
-        total = steps or load_config(preset).total_steps
-        assert main(["train", preset, f"total_steps={total}", f"seed={EXPERT_SEED}", "--root", str(root)]) == 0
+    shutil.rmtree(root, ignore_errors=True)  # of a training that was stopped
+    root.mkdir(parents=True)
+    total = steps or load_config(preset).total_steps
+    assert main(["train", preset, f"total_steps={total}", f"seed={EXPERT_SEED}", "--root", str(root)]) == 0
     recorded = ["record", "last", "--episodes", str(episodes), "--output", str(file), "--seed", str(FINAL_SEED)]
     assert main([*recorded, "--root", str(root)]) == 0
     return file
