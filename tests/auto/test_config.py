@@ -109,7 +109,8 @@ def test_every_preset_of_train_is_a_config(preset):
         ({"early_stopping_patience": 0}, "or null for none"),
         ({"num_processes": 0}, "must be at least 1"),
         ({"num_nodes": 0}, "must be at least 1"),
-        ({"batch_num": {"sampler": 10}}, "whoever collects it"),
+        ({"batch_num": {"samplers": 10}}, "sampler and learner, not 'samplers'"),
+        ({"batch_num": {"sampler": 0}}, "a whole number from 1 up"),
         ({"gpus": "a"}, "write numbers"),
         ({"gpus": [-1]}, "by their numbers"),
         ({"gpus": {"0": 1}}, "a list, a number, a string or null"),
@@ -131,6 +132,29 @@ def test_of_all_processes_one_learns():
     # Each GPU is a process where the algorithm is made for it.
     assert check_config({**complete("IMPALA"), "gpus": [0, 1, 2], "num_nodes": 2}).workers == 5
     assert check_config({**complete(), "gpus": [0, 1, 2]}).workers == 0
+
+
+def test_batch_num_counts_episodes_of_each_sampler_and_updates_of_the_learner():
+    config = {**complete("DQNApex"), "num_processes": 3, "batch_num": {"sampler": 4, "learner": 2}, "max_episodes": 30}
+    plan = check_config(config)
+    assert (plan.episode_per_epoch, plan.epochs) == (8, 4)
+    plain = check_config({**config, "batch_num": {}})
+    assert plain.episode_per_epoch == plain.launch.episode_per_epoch
+    assert plan.settings.updates == 2 * (plain.settings.updates or plain.settings.train_every)
+    with pytest.raises(UsageError, match="IMPALA learns once from what was collected"):
+        check_config({**complete("IMPALA"), "batch_num": {"learner": 2}})
+
+
+@pytest.mark.parametrize("frame", ["IMPALA", "DQNApex", "DDPGApex", "ARS", "A3C"])
+def test_a_distributed_frame_is_generated_for_three_processes(frame):
+    config = generate_algorithm_config(frame)
+    assert (config["num_nodes"], config["num_processes"]) == (1, 3)
+    assert "batch_num" not in config
+    assert "num_processes" not in generate_algorithm_config("PPO")
+
+
+def test_machins_own_values_have_its_batch_num():
+    assert generate_algorithm_config("DQNApex", defaults="machin")["batch_num"] == {"sampler": 10, "learner": 1}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 from tests.machine import free_port, patience, spawned
 from tests.training.test_remote import IMPALA, PPO, config, root
 
@@ -174,6 +175,27 @@ def test_what_is_missing_is_said(address: str, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("operant.training.machines.WAIT_FOR_MACHINES", 0.1)
     with pytest.raises(OperantError, match="could not join"):
         join_run(f"tcp://{address}", print)
+
+
+@pytest.mark.parametrize("where", [{"num_nodes": 2}, {"engine": "ray"}], ids=str)
+def test_a_model_of_the_program_itself_is_refused(
+    where: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = type("Own", (torch.nn.Linear,), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "Own", own, raising=False)
+    model = {"actor": own, "critic": own, "arguments": {"in_features": 4, "out_features": 2}}
+    with pytest.raises(UsageError, match=r"Own stands in the program that was started.*such as `nets\.Own`"):
+        train(config(IMPALA, 1_000, model=model, **where), root=root)
+
+
+def test_what_a_training_waits_for_is_said_to_whoever_calls_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPERANT_SECRET", "of-all")
+    monkeypatch.setattr("operant.training.remote.started", lambda *_: pytest.fail("enough"))
+    with pytest.raises(pytest.fail.Exception, match="enough"):
+        train(config(IMPALA, 1_000, num_nodes=2), root=root)
+    assert "run there: operant join tcp://" in capsys.readouterr().err
 
 
 def test_under_slurm_the_first_learns_and_the_others_join(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +64,11 @@ class LaunchSettings:
     num_nodes: int = setting(1, "machines: with engine ray its cluster's, otherwise those that run `operant join`")
     num_processes: int = setting(1, "processes on each machine: one of all learns, the others collect for it")
     engine: str = setting("local", "who starts them: local, or ray")
+    batch_num: dict[str, int] = setting(
+        {},
+        "of an epoch: `sampler` episodes of each process that collects, instead of episode_per_epoch; `learner` times "
+        "as many updates from replay",
+    )
     seed: int | None = setting(None, "decides everything random; null: OPERANT_SEED, or 0")
     name: str = setting("", "what the run is called; by default environment and algorithm")
 
@@ -78,6 +83,11 @@ class LaunchSettings:
         for key in ("num_nodes", "num_processes"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        for role, count in self.batch_num.items():
+            if role not in ("sampler", "learner"):
+                raise UsageError(f"batch_num has sampler and learner, not {role!r}")
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise UsageError(f"batch_num.{role} is {count!r}; it is a whole number from 1 up")
 
 
 @dataclass(frozen=True)
@@ -97,12 +107,7 @@ class Plan:
     @property
     def is_distributed(self) -> bool:
         """Whether the algorithm is made for many that act: several GPUs are then several processes."""
-        from operant.algorithms.base import BasePolicy
-
-        kind, _ = find_algorithm(self.algorithm)
-        spec = kind.data_spec(self.settings)
-        explores_by_worker = getattr(kind, "explore_as", None) is not BasePolicy.explore_as
-        return spec.lag > 0 or spec.unit == "candidate" or explores_by_worker
+        return _is_distributed(find_algorithm(self.algorithm)[0], self.settings)
 
     @property
     def workers(self) -> int:
@@ -113,8 +118,22 @@ class Plan:
         return self.launch.num_nodes * each - 1
 
     @property
+    def episode_per_epoch(self) -> int:
+        """Of all processes together."""
+        each = self.launch.batch_num.get("sampler")
+        return self.launch.episode_per_epoch if each is None else each * max(1, self.workers)
+
+    @property
     def epochs(self) -> int:
-        return math.ceil(self.launch.max_episodes / self.launch.episode_per_epoch)
+        return math.ceil(self.launch.max_episodes / self.episode_per_epoch)
+
+
+def _is_distributed(kind: Any, settings: Any) -> bool:
+    from operant.algorithms.base import BasePolicy
+
+    spec = kind.data_spec(settings)
+    explores_by_worker = getattr(kind, "explore_as", None) is not BasePolicy.explore_as
+    return spec.lag > 0 or spec.unit == "candidate" or explores_by_worker
 
 
 def get_available_algorithms() -> list[str]:
@@ -160,6 +179,11 @@ def generate_algorithm_config(
     result["frame"] = algorithm.upper()
     result["frame_config"] = {**parts, **to_machin(settings), **own, **given}
     result.setdefault("gpus", [0])
+    if _is_distributed(found, settings):
+        more: Config = {"num_nodes": 1, "num_processes": 3}  # as Machin has it: one learns, two collect
+        if own and kind in ("impala", "apex_dqn", "apex_ddpg"):
+            more["batch_num"] = {"sampler": 10, "learner": 1}
+        result = {**more, **result}
     return result
 
 
@@ -206,10 +230,6 @@ def check_config(config: Mapping[str, Any]) -> Plan:
     """Check a whole config before anything is made of it; what is wrong is said in one sentence."""
     if not isinstance(config, Mapping):
         raise UsageError(f"a config is a mapping of names and values, not {type(config).__name__}")
-    if "batch_num" in config:
-        raise UsageError(
-            "batch_num: a batch is one rollout of all environments here, whoever collects it: leave it out"
-        )
     for key in ("frame", "env"):
         if not config.get(key):
             command = "generate_algorithm_config" if key == "frame" else "generate_env_config"
@@ -223,8 +243,21 @@ def check_config(config: Mapping[str, Any]) -> Plan:
     if not isinstance(model, Mapping):
         raise UsageError(f"'frame_config.model' is a group of settings such as {{'hidden': [64, 64]}}, got {model!r}")
     settings, parts = from_machin(settings_class, frame_config)
+    settings = _with_more_updates(settings, launch)
     seed = launch.seed if launch.seed is not None else int(os.environ.get("OPERANT_SEED") or 0)
     return Plan(launch, kind, settings, parts, dict(model), seed)
+
+
+def _with_more_updates(settings: Any, launch: LaunchSettings) -> Any:
+    """What `batch_num.learner` asks for: so many times the updates that the frame would make."""
+    times = launch.batch_num.get("learner", 1)
+    if times == 1:
+        return settings
+    if not hasattr(settings, "train_every"):
+        raise UsageError(
+            f"batch_num.learner is {times}, but {launch.frame} learns once from what was collected: it is 1"
+        )
+    return replace(settings, updates=times * (settings.updates or settings.train_every))
 
 
 def asked_gpus(gpus: Any) -> list[int]:

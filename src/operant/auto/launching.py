@@ -28,8 +28,9 @@ from operant.errors import UsageError
 from operant.tracking import Run, SummaryWriter
 from operant.training.arithmetic import quick_arithmetic
 from operant.training.evaluating import Evaluation
+from operant.training.training import Observer, Silent
 
-MakeLearner = Callable[[SummaryWriter, Path, "Spoken"], Learner]
+MakeLearner = Callable[[SummaryWriter, Path, Observer], Learner]
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,11 @@ class LaunchResult:
 class Spoken:
     """Tells what a training says to whoever listens."""
 
-    def __init__(self, say: Callable[[str], None] | None) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def said(self, sentence: str) -> None:
-        if self._say is not None:
-            self._say(sentence)
+        self._say(sentence)
 
     def point(self, step: int, steps_per_second: float, mean_return: float) -> None: ...
     def evaluated(self, step: int, evaluation: Evaluation, best: bool) -> None: ...
@@ -113,7 +113,7 @@ def run_learner(
     """Train what `make` makes, in root_dir, as a run."""
     launch, options = plan.launch, _options.get(LaunchOptions())
     folder, checkpoint = _places(Path(launch.root_dir), options.resume)
-    spoken = Spoken(options.say)
+    spoken = Spoken(options.say) if options.say is not None else Silent()
     if folder != Path(launch.root_dir):
         spoken.said(f"{launch.root_dir} holds a training already; this one is kept in {folder}")
     name = launch.name or f"{_env_label(launch)}-{plan.algorithm}".lower()
@@ -141,11 +141,11 @@ def _fit(
     checkpoint: Path | None,
     callbacks: list[Callback] | None,
     options: LaunchOptions,
-    spoken: Spoken,
+    spoken: Observer,
     router: Any,
 ) -> LaunchResult:
     launch = plan.launch
-    module = TaskModule(learner, writer, launch.episode_per_epoch, launch.max_episodes, router)
+    module = TaskModule(learner, writer, plan.episode_per_epoch, launch.max_episodes, router)
     if hasattr(learner, "module"):
         learner.module = module
     # Two of them: `save_last=True` would write the last one only when it is the best as well.
@@ -264,7 +264,7 @@ def _env_label(launch: Any) -> str:
     return str(launch.train_env_config.get("env_name") or launch.env).rpartition(".")[2].rpartition(":")[2]
 
 
-def _say_device(parts: Parts, writer: SummaryWriter, spoken: Spoken) -> None:
+def _say_device(parts: Parts, writer: SummaryWriter, spoken: Observer) -> None:
     if parts.about_device:
         writer.add_text("log", parts.about_device, 0)
         spoken.said(parts.about_device)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import pickle
+import pickletools
 import secrets
 import shlex
 import sys
@@ -24,15 +27,16 @@ ADDRESS_VARIABLE = "OPERANT_ADDRESS"
 """``host:port`` where other machines reach the one that learns, where it cannot know that by itself."""
 
 
-def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[str], None]) -> dict[str, Any]:
+def placement(config: TrainConfig, say: Callable[..., None], news: Callable[[str], None]) -> dict[str, Any]:
     """How `Parallel.beside` is told where the processes of a training go.
 
     `say` tells at once what somebody has to do; `news` is told from other threads who came, went, or waits.
     """
+    if config.engine == "local" and config.num_nodes == 1:
+        return {"engine": "local"}
+    _check_importable(config.for_workers())
     if config.engine == "ray":
         return {"engine": "ray", "say": news}
-    if config.num_nodes == 1:
-        return {"engine": "local"}
     if not os.environ.get(SECRET_VARIABLE):
         raise UsageError(
             f"num_nodes is {config.num_nodes}: the machines need a secret that all of them know, in the variable "
@@ -40,8 +44,23 @@ def placement(config: TrainConfig, say: Callable[[str], None], news: Callable[[s
         )
     address, others = meeting_place(os.environ), config.num_nodes - 1
     how = "they run this command too" if find_place(os.environ) else f"run there: operant join {address}"
-    say(f"waiting for {others} other machine{'s' * (others > 1)} with the same {SECRET_VARIABLE}; {how}")
+    say(f"waiting for {others} other machine{'s' * (others > 1)} with the same {SECRET_VARIABLE}; {how}", waits=True)
     return {"engine": "nodes", "n_machines": config.num_nodes, "address": address, "say": news}
+
+
+def _check_importable(config: TrainConfig) -> None:
+    """Other machines import what a config names; what stands in the program that was started they cannot."""
+    try:
+        pickled = pickle.dumps(config)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return  # whoever sends it says why that cannot be
+    texts = [given for operation, given, _ in pickletools.genops(pickled) if "UNICODE" in operation.name]
+    for module, name in itertools.pairwise(texts):
+        if module == "__main__":
+            raise UsageError(
+                f"{name} stands in the program that was started, where other machines do not find it: put it into a "
+                f"module that they have too, and import it from there (such as `nets.{name}`)"
+            )
 
 
 @contextmanager

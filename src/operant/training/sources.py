@@ -35,7 +35,7 @@ class Source:
         self.spec = algorithm.data
         self.train_iter = 0
         """Calls of `learn`."""
-        self.say: Callable[[str], None] = lambda _: None
+        self.say: Callable[..., None] = lambda _, **__: None
         """Into the log at once, from the training's own thread; what can wait are `news`."""
         self.inexact_reason = ""
         """Why a resumed training may differ, if not by its environments."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class Observer(Protocol):
 
 
 class Silent:
-    """An observer that tells nobody."""
+    """An observer that tells nobody, unless the training waits for somebody (`Training.say`)."""
 
     def said(self, sentence: str) -> None: ...
     def point(self, step: int, steps_per_second: float, mean_return: float) -> None: ...
@@ -379,10 +380,12 @@ class Training:
         if crowded:
             self._warn(crowded)
 
-    def say(self, sentence: str) -> None:
-        """Into the log of the run, and to who looks on."""
+    def say(self, sentence: str, waits: bool = False) -> None:
+        """Into the log of the run, and to who looks on; what it waits for is written where nobody does."""
         self.recording.add_text("log", sentence, self.env_step)
         self.observer.said(sentence)
+        if waits and isinstance(self.observer, Silent):
+            sys.stderr.write(f"{sentence}\n")
 
     def _warn(self, sentence: str) -> None:
         self.warnings.append(sentence)
