@@ -78,16 +78,17 @@ def ratios(results: Results, known: Iterable[str]) -> list[str]:
     def compare(text: str, one: str, other: str, aim: float) -> None:
         if one in names and other in names:
             ratio, by_cpu = (results.rate(one, by) / results.rate(other, by) for by in ("rate", "by_cpu"))
-            missed = "" if ratio >= aim else "  MISSED"
-            found.append(f"{text:<56} {ratio:>6.2f}  ({by_cpu:.2f} by CPU time)  aim {aim:g}{missed}")
+            judged = f"  aim {aim:g}{'' if ratio >= aim else '  MISSED'}" if aim else ""
+            found.append(f"{text:<56} {ratio:>6.2f}  ({by_cpu:.2f} by CPU time){judged}")
 
     for task in _ENVS:
         for name in ("impala", "appo"):
             for workers in (1, 2, 3):
                 ours, theirs = f"{task} {name}, {workers} workers", f"{task} {name}, RLlib, {workers} env runners"
                 compare(f"{task} {name}, {workers} workers, to RLlib's", ours, theirs, 10.0)
-            alone = f"{task} ppo, one process"
-            compare(f"{task} {name}, 2 workers, to PPO in one process", f"{task} {name}, 2 workers", alone, 1.6)
+        for name in ("impala", "appo"):  # CartPole's step costs less than a message, so workers are no aim there
+            ours, alone = f"{task} {name}, 2 workers", f"{task} ppo, one process"
+            compare(f"{task} {name}, 2 workers, to PPO in one process", ours, alone, 1.6 * (task == "lunarlander"))
     for kind, workers, aim in (("waits", 3, 2.7), ("computes", 2, 1.7), ("computes", 3, 1.7)):
         one, many = (f"{kind} 1 ms impala, {count} workers" for count in (1, workers))
         compare(f"an environment that {kind} 1 ms, {workers} workers to 1", many, one, aim)
