@@ -91,7 +91,9 @@ def test_what_is_wrong_is_said_with_what_is_right(changes, message):
 
 def test_another_algorithm_takes_what_it_knows_of_a_preset(caplog):
     config = load_config("cartpole-ppo", ["algorithm.name=a3c", "algorithm.gamma=0.9"])
-    assert config.algorithm["name"] == "a3c" and config.algorithm_settings.rollout == 32
+    assert (
+        config.name == "cartpole-a3c" and config.algorithm["name"] == "a3c" and config.algorithm_settings.rollout == 32
+    )
     assert config.algorithm_settings.gamma == 0.9
     (told,) = caplog.messages
     assert told == "what a3c does not have is left out of cartpole-ppo: minibatch, epochs, clip, anneal_clip"

@@ -150,7 +150,8 @@ def _for_other_algorithm(preset: str, values: dict[str, Any], changes: Iterable[
     foreign = [key for key in given if key not in known and f"algorithm.{key}" not in written]
     if foreign:
         _LOG.warning("what %s does not have is left out of %s: %s", name, preset, ", ".join(foreign))
-    return {**values, "algorithm": {key: value for key, value in given.items() if key not in foreign}}
+    kept = {key: value for key, value in given.items() if key not in foreign}
+    return {**values, "name": f"{preset.rpartition('-')[0]}-{name}", "algorithm": kept}
 
 
 def apply_changes(values: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
