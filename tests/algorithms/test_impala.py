@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -167,6 +169,29 @@ def test_the_gradient_is_that_of_the_papers_loss():
     algorithm.learn(batch)
     for one, other in zip(seen[0], wanted, strict=True):
         torch.testing.assert_close(one, other.float(), rtol=1e-4, atol=1e-6)
+
+
+def test_appo_is_kept_close_to_the_policy_that_learns_and_weighs_steps_of_an_older_one():
+    """The gradient of −E[ρ min(r A, clip(r) A)], r to the policy as it was when the batch came: 1 in the first step."""
+    algorithm, settings = find_algorithm("appo")
+    given = {"gamma": GAMMA, "minibatch": 64, "epochs": 1, "normalize_advantage": True, "entropy_weight": 0.0}
+    one = algorithm(*SPACES, fill(settings, {**given, "max_gradient_norm": 1e9, "clip_rho": 1.2}), seed=1)
+    batch = _batch()
+    data = one._prepare(batch)
+    assert (np.abs(one._ratio - 1.0) > one.settings.clip).any()  # beyond the clip, were it around the one that acted
+    np.testing.assert_allclose(data.weight, np.minimum(one._ratio, 1.2), rtol=1e-6)
+    scaled = (data.advantage - data.advantage.mean()) / data.advantage.std(ddof=1) * data.weight
+    network = copy.deepcopy(one.network).double()
+    logits, value = network(torch.as_tensor(data.obs).double())
+    log_prob = torch.log_softmax(logits, 1)[torch.arange(len(data)), torch.as_tensor(data.action)]
+    loss = -((log_prob - log_prob.detach()).exp() * torch.as_tensor(scaled)).mean()
+    loss = loss + 0.5 * (value.reshape(-1) - torch.as_tensor(data.target)).square().mean()
+    wanted = torch.autograd.grad(loss, list(network.parameters()))
+    seen = []
+    one.optimizer.step = lambda _rate: seen.append([each.grad.clone() for each in one.network.parameters()])
+    one.learn(batch)
+    for each, other in zip(seen[0], wanted, strict=True):
+        torch.testing.assert_close(each, other.float(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["impala", "appo"])

@@ -139,20 +139,21 @@ class _VTrace(_LaggingPolicy, OnPolicy):
             clip_rho=self.settings.clip_rho,
             clip_c=self.settings.clip_c,
         )
-        parts = (target, advantage, ratio, acted)
-        target, advantage, self._ratio, behaviour = (
-            (part.reshape(-1) if by_step else by_environment(part)).astype(np.float32, copy=False) for part in parts
+        data.target, data.advantage, self._ratio = (
+            (part.reshape(-1) if by_step else by_environment(part)).astype(np.float32, copy=False)
+            for part in (target, advantage, ratio)
         )
-        data.target, data.advantage = target, advantage
-        self._weigh(data, behaviour)
+        data.weight = np.minimum(self._ratio, np.float32(self._most_weight))
         return data
+
+    @property
+    def _most_weight(self) -> float:
+        """How much a step counts in the policy's gradient at most."""
+        return float(self.settings.clip_rho)
 
     def _estimate(self, batch: Any, value: Array, next_value: Array) -> Array:
         self._following = next_value  # for `_prepare`, which knows the ratios
         return np.zeros_like(value)
-
-    def _weigh(self, data: Prepared, behaviour: Array) -> None:
-        raise NotImplementedError
 
     def _told(self, metrics: Metrics) -> Metrics:
         if not metrics:
@@ -167,13 +168,14 @@ class IMPALA(_VTrace, A2C):
     Settings = IMPALASettings
     settings: IMPALASettings
 
-    def _weigh(self, data: Prepared, behaviour: Array) -> None:
-        """Nothing yet: what is taken off an advantage must be weighed with it, see `_scale_advantage`."""
+    @property
+    def _most_weight(self) -> float:
+        return self.settings.clip_pg_rho
 
     def _scale_advantage(self, data: Prepared) -> None:
         # In this order: E_μ[ρ b ∇log π] is zero for any b, E_μ[b ∇log π] is not when the policy that acted was another.
         super()._scale_advantage(data)
-        data.advantage = data.advantage * np.minimum(self._ratio, np.float32(self.settings.clip_pg_rho))
+        data.advantage = data.advantage * data.weight
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one batch; beside what `OnPolicy` names it has ``log_prob`` [T, N] of the policy that acted."""
@@ -182,13 +184,15 @@ class IMPALA(_VTrace, A2C):
 
 
 class APPO(_VTrace, PPO):
-    """Several clipped epochs for each batch of trajectories: the ratio is that to the policy that acted."""
+    """Several clipped epochs for each batch of trajectories.
+
+    The policy is kept close to what it was when the batch came, as in IMPACT (Luo et al. 2020, arXiv 1912.00167), and a
+    step counts by how much more likely it was then than when it was made. Kept close to the policy that acted, which is
+    some updates behind, what has become likelier since would not be learned from at all.
+    """
 
     Settings = APPOSettings
     settings: APPOSettings
-
-    def _weigh(self, data: Prepared, behaviour: Array) -> None:
-        data.log_prob = behaviour  # the surrogate's ratio is the weight: the advantage is not weighed again
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one batch; beside what `OnPolicy` names it has ``log_prob`` [T, N] of the policy that acted."""

@@ -45,6 +45,8 @@ class Prepared:
     """Of several learners: how much of the minibatch is here."""
     valued: int = 0
     """How many rows the critic was given when it found these values; these are the first of them."""
+    weight: Array | None = None
+    """How much each row counts in the policy's gradient; without it all alike."""
 
     def __len__(self) -> int:
         return len(self.action)
@@ -67,6 +69,7 @@ class Prepared:
             self.value[index],
             self.advantage[index],
             self.target[index],
+            weight=None if self.weight is None else self.weight[index],
         )
 
 

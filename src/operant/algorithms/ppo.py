@@ -154,9 +154,9 @@ class PPO(OnPolicy):
         whole = settings.minibatch >= rows
         if whole and shares is not None:
             data = self._shared(data, np.arange(rows), shares)
-        elif whole and settings.normalize_advantage:
+        elif whole:
             # One minibatch is the whole rollout: its order does not matter and its scale is the same each time.
-            data.advantage = normalized(data.advantage)
+            data = self._scaled(data, data.advantage)
         clip, rate = self._clip, self._learning_rate
         metrics: Metrics = {}
         updates = 0
@@ -194,8 +194,13 @@ class PPO(OnPolicy):
         place, own = shares.of(index)
         part = data.take(own)
         part.share = len(own) / len(index)
+        return self._scaled(part, shares.advantage[index], place)
+
+    def _scaled(self, part: Prepared, advantage: Array, place: Array | slice = slice(None)) -> Prepared:
+        """The rows with their advantages as they count, scaled by all of the minibatch, of which they have a place."""
         if self.settings.normalize_advantage:
-            part.advantage = normalized(shares.advantage[index])[place]
+            advantage = normalized(advantage)
+        part.advantage = advantage[place] if part.weight is None else advantage[place] * part.weight
         return part
 
     def _minibatches(self, data: Prepared, shares: Shares | None) -> list[Prepared]:
@@ -206,9 +211,7 @@ class PPO(OnPolicy):
             part = data.take(index)
             if len(part) < 2:
                 continue  # one row has no deviation to scale by
-            if self.settings.normalize_advantage:
-                part.advantage = normalized(part.advantage)
-            parts.append(part)
+            parts.append(self._scaled(part, part.advantage))
         return parts
 
     def _shuffled(self, data: Prepared) -> list[Array]:
