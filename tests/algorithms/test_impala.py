@@ -175,7 +175,7 @@ def test_appo_is_kept_close_to_the_policy_that_learns_and_weighs_steps_of_an_old
     """The gradient of −E[ρ min(r A, clip(r) A)], r to the policy as it was when the batch came: 1 in the first step."""
     algorithm, settings = find_algorithm("appo")
     given = {"gamma": GAMMA, "minibatch": 64, "epochs": 1, "normalize_advantage": True, "entropy_weight": 0.0}
-    one = algorithm(*SPACES, fill(settings, {**given, "max_gradient_norm": 1e9, "clip_rho": 1.2}), seed=1)
+    one = algorithm(*SPACES, fill(settings, {**given, "max_gradient_norm": 1e9, "clip_pg_rho": 1.2}), seed=1)
     batch = _batch()
     data = one._prepare(batch)
     assert (np.abs(one._ratio - 1.0) > one.settings.clip).any()  # beyond the clip, were it around the one that acted

@@ -50,6 +50,7 @@ class APPOSettings(PPOSettings):
     gae_lambda: float = setting(0.95, _LAMBDA)
     clip_rho: float = setting(1.0, _RHO)
     clip_c: float = setting(1.0, _C)
+    clip_pg_rho: float = setting(1.0, _PG_RHO)
     max_lag: int = setting(16, _LAG)
 
     def __post_init__(self) -> None:
@@ -143,13 +144,8 @@ class _VTrace(_LaggingPolicy, OnPolicy):
             (part.reshape(-1) if by_step else by_environment(part)).astype(np.float32, copy=False)
             for part in (target, advantage, ratio)
         )
-        data.weight = np.minimum(self._ratio, np.float32(self._most_weight))
+        data.weight = np.minimum(self._ratio, np.float32(self.settings.clip_pg_rho))
         return data
-
-    @property
-    def _most_weight(self) -> float:
-        """How much a step counts in the policy's gradient at most."""
-        return float(self.settings.clip_rho)
 
     def _estimate(self, batch: Any, value: Array, next_value: Array) -> Array:
         self._following = next_value  # for `_prepare`, which knows the ratios
@@ -167,10 +163,6 @@ class IMPALA(_VTrace, A2C):
 
     Settings = IMPALASettings
     settings: IMPALASettings
-
-    @property
-    def _most_weight(self) -> float:
-        return self.settings.clip_pg_rho
 
     def _scale_advantage(self, data: Prepared) -> None:
         # In this order: E_μ[ρ b ∇log π] is zero for any b, E_μ[b ∇log π] is not when the policy that acted was another.
