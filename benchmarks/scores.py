@@ -91,7 +91,7 @@ WITH_WORKERS: dict[str, int | None] = {
     "cartpole-ars": None,
     "cartpole-es": None,
     "lunarlander-impala": None,
-    "lunarlander-appo": 500_000,
+    "lunarlander-appo": None,
     "lunarlander-a3c": None,
     "lunarlander-apex": None,
     "swimmer-ars": None,
