@@ -333,9 +333,9 @@ def cartpole(algorithm, seed, root_dir):
     if algorithm == "PPO":
         config, episodes = config_of_preset("cartpole-ppo"), 400
     else:
-        settings = {"learning_rate": 1e-3, "batch_size": 64, "update_rate": 0.01, "update_steps": None}
+        settings = {"learning_rate": 5e-4, "batch_size": 64, "update_rate": 0.005, "update_steps": None}
         settings |= {"epsilon_decay": 0.999, "replay_size": 20_000, "model": {"hidden": [64, 64]}}
-        config, episodes = {"frame_config": settings}, 600
+        config, episodes = {"frame_config": settings}, 500
     config = generate_env_config("openai_gym", generate_algorithm_config(algorithm, config))
     config = generate_training_config(str(root_dir), 20, episodes, config, early_stopping_patience=None)
     for key in ("train_env_config", "test_env_config"):
