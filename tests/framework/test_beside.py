@@ -151,11 +151,13 @@ def test_one_that_waits_for_a_place_is_not_late(tmp_path: Path, monkeypatch: pyt
     engine, told, silence = _Cramped(), list[int](), patience(1.0)
     monkeypatch.setattr("operant.framework.parallel.runner._engine", lambda *_: engine)
     beside = Parallel.beside(
-        2, mains.feed, str(tmp_path), "kill", stall_timeout=silence, on_restart=lambda node, _: told.append(node)
+        2, mains.feed, str(tmp_path), stall_timeout=silence, on_restart=lambda node, _: told.append(node)
     )
     with beside as router, Task(router=router):
         _take(router, 2)
         monkeypatch.setattr("operant.framework.parallel.supervisor._START_TIMEOUT", silence / 4)
+        wait_until((tmp_path / "1").exists, "node.1")
+        os.kill(int((tmp_path / "1").read_text()), signal.SIGKILL)
         wait_until(lambda: told == [1] or not _take(router, 1), "the end of node.1")
         os.kill(int((tmp_path / "2").read_text()), signal.SIGKILL)
         wait_until(lambda: _take(router, 1) == [(2, 0)], "the next life of node.2")

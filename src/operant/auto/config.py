@@ -107,7 +107,12 @@ class Plan:
     @property
     def is_distributed(self) -> bool:
         """Whether the algorithm is made for many that act: several GPUs are then several processes."""
-        return _is_distributed(find_algorithm(self.algorithm)[0], self.settings)
+        from operant.algorithms.base import BasePolicy
+
+        kind, _ = find_algorithm(self.algorithm)
+        spec = kind.data_spec(self.settings)
+        explores_by_worker = getattr(kind, "explore_as", None) is not BasePolicy.explore_as
+        return spec.lag > 0 or spec.unit == "candidate" or explores_by_worker
 
     @property
     def workers(self) -> int:
@@ -126,14 +131,6 @@ class Plan:
     @property
     def epochs(self) -> int:
         return math.ceil(self.launch.max_episodes / self.episode_per_epoch)
-
-
-def _is_distributed(kind: Any, settings: Any) -> bool:
-    from operant.algorithms.base import BasePolicy
-
-    spec = kind.data_spec(settings)
-    explores_by_worker = getattr(kind, "explore_as", None) is not BasePolicy.explore_as
-    return spec.lag > 0 or spec.unit == "candidate" or explores_by_worker
 
 
 def get_available_algorithms() -> list[str]:
@@ -179,7 +176,7 @@ def generate_algorithm_config(
     result["frame"] = algorithm.upper()
     result["frame_config"] = {**parts, **to_machin(settings), **own, **given}
     result.setdefault("gpus", [0])
-    if _is_distributed(found, settings):
+    if kind in ("a3c", "apex_ddpg", "apex_dqn", "ars", "impala"):
         more: Config = {"num_nodes": 1, "num_processes": 3}  # as Machin has it: one learns, two collect
         if own and kind in ("impala", "apex_dqn", "apex_ddpg"):
             more["batch_num"] = {"sampler": 10, "learner": 1}
