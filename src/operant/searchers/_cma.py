@@ -10,6 +10,7 @@ import numpy as np
 
 from operant.searchers._extras import require
 from operant.searchers._regions import Region
+from operant.searchers._screening import LocalModel
 from operant.space import Layout
 
 # An ordered argument with more values than this is as good as continuous.
@@ -17,8 +18,10 @@ _MOST_ORDERED = 64
 _RESAMPLINGS = 10
 # How many generations a result may be late and still be learnt from.
 _LATEST = 3
-# Draws for one proposal inside a region.
+# Draws for one proposal inside a region, or of which a model chooses.
 _DRAWS = 30
+# The newest results, of which the model of the draws learns from the nearest.
+_MOST_KNOWN = 5000
 
 
 class Strategy(Protocol):
@@ -41,6 +44,9 @@ class Strategy(Protocol):
 
     def spread(self) -> float:
         """The largest standard deviation of a coordinate."""
+
+    def whiten(self, points: np.ndarray) -> np.ndarray | None:
+        """Points in coordinates in which the distribution is standard normal; None where there are categories."""
 
 
 def make_strategy(
@@ -111,6 +117,12 @@ class _Continuous:
 
     def spread(self) -> float:
         return float(self._cma._sigma * np.sqrt(np.diag(self._cma._C).max()))
+
+    def whiten(self, points: np.ndarray) -> np.ndarray | None:
+        variances, axes = np.linalg.eigh(self._cma._C)
+        scales = self._cma._sigma * np.sqrt(np.maximum(variances, 1e-20))
+        whitened: np.ndarray = (points[:, self._varying] - self._cma.mean) @ (axes / scales)
+        return whitened
 
     def _placed(self, values: np.ndarray) -> tuple[list[float], list[float]]:
         raw = values.tolist()
@@ -207,6 +219,9 @@ class _Mixed:
             return math.inf
         return float(self._cma._sigma * np.sqrt(np.diag(self._cma._C).max()))
 
+    def whiten(self, points: np.ndarray) -> np.ndarray | None:
+        return None
+
     def _rebuild(self, raw: list[float]) -> Any:
         numbers = len(self._continuous) + len(self._ordered)
         choices = None
@@ -227,10 +242,20 @@ def _levels(layout: Layout, column: int) -> np.ndarray:
     return leaf.encode_many(list(leaf.data))
 
 
+class Known(Protocol):
+    """The results of a search that a run may learn from beside its own."""
+
+    def __len__(self) -> int: ...
+
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The points and scores of the first results; NaN for failures."""
+
+
 class CmaRun:
     """What CmaEsSearcher restarts and LA-MCTS starts in its regions.
 
-    A generation ends when as many results are there as the population is large; more may be asked for.
+    A generation ends when as many results are there as the population is large; more may be asked for. With
+    `known`, of several draws the one is asked for that a model of these results expects most of.
     """
 
     def __init__(
@@ -242,8 +267,13 @@ class CmaRun:
         mean: np.ndarray | None = None,
         clip: bool = False,
         look_at_mean: bool = False,
+        known: Known | None = None,
     ) -> None:
         self._strategy = make_strategy(layout, sigma=sigma, population_size=population_size, mean=mean, clip=clip)
+        self._known = known
+        # The generation whose draws the model is for, and how many results it learns from.
+        self._screened = (-1, 0)
+        self._model: LocalModel | None = None
         self._look_at_mean = look_at_mean
         self._mean_looked_at = 0
         # Results of this generation that wait for the others: the point that was drawn, its score.
@@ -270,12 +300,35 @@ class CmaRun:
             self._mean_looked_at = self.generation
             if middle is not None:
                 return {"generation": self.generation, "middle": True}, middle[1]
+        notes: dict[str, Any] = {"generation": self.generation}
+        model, inside = self._screen(), region is not None and bool(region.path)
         raw, point = self._strategy.ask(seed)
-        if region is not None and region.path:
+        if model is not None or inside:
             draws = [(raw, point)] + [self._strategy.ask((*seed, 1 + n)) for n in range(_DRAWS - 1)]
-            depths = region.depth_of(np.array([point for _, point in draws]))
-            raw, point = draws[int(depths.argmax())]
-        return {"generation": self.generation, "raw": raw}, point
+            points = np.array([point for _, point in draws])
+            depths = region.depth_of(points) if region is not None and inside else np.zeros(len(draws))
+            deepest = np.flatnonzero(depths == depths.max())
+            if model is not None:
+                whitened = self._strategy.whiten(points[deepest])
+                assert whitened is not None
+                deepest = deepest[np.argsort(-model.expected(whitened), kind="stable")]
+                notes["known"] = self._screened[1]
+            raw, point = draws[int(deepest[0])]
+        return notes | {"raw": raw}, point
+
+    def _screen(self) -> LocalModel | None:
+        """The model of this generation's draws; it learns from what was known at the first of them."""
+        if self._known is None:
+            return None
+        if self._screened[0] < self.generation:
+            self._screened, self._model = (self.generation, len(self._known)), None
+        if self._model is None:
+            points, scores = self._known.first(self._screened[1])
+            enough = np.isfinite(scores).sum() >= 2 * self.population_size
+            whitened = self._strategy.whiten(points[-_MOST_KNOWN:]) if enough else None
+            if whitened is not None:
+                self._model = LocalModel(whitened, scores[-_MOST_KNOWN:])
+        return self._model
 
     def middle(self) -> np.ndarray | None:
         """The middle of the distribution as a point."""
@@ -289,6 +342,8 @@ class CmaRun:
         """Take over that a proposal of a recorded search was made."""
         if "middle" in notes:
             self._mean_looked_at = max(self._mean_looked_at, notes["generation"])
+        if "known" in notes and notes["generation"] > self._screened[0]:
+            self._screened = (notes["generation"], notes["known"])
 
     def tell(self, notes: Mapping[str, Any], score: float, worst: float) -> bool:
         """Learn a score (NaN: a failure, which counts as `worst`); whether it ended a generation."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from operant.searchers._acquisition import Acquisition, Maximiser
-from operant.searchers._cma import CmaRun
+from operant.searchers._cma import CmaRun, Known
 from operant.searchers._regions import Region
 from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
 from operant.searchers._trial_arrays import TrialArrays
@@ -35,6 +35,10 @@ STANDS_OUT = 0.2
 _LEFT, _SETTLED = 4, 8
 # Generations that are compared to see whether a run gains anything; around a good sample it takes longer to gain.
 _STAGNANT, _STAGNANT_AT_PEAK = 7, 10
+
+# Generations whose results are looked at for a plateau; there those above the middle differ by less than this part of
+# those below it.
+_PLATEAU, _EVEN = 6, 0.05
 
 
 class RegionSolver(Protocol):
@@ -69,7 +73,8 @@ class RegionSolver(Protocol):
 class CmaSolver:
     """CMA-ES, which prefers draws inside the region."""
 
-    def __init__(self, space: Container, start: Mapping[str, Any]) -> None:
+    def __init__(self, space: Container, start: Mapping[str, Any], known: Known) -> None:
+        self._sigma = float(start["sigma"])
         self._population = int(start["population"])
         self._at_peak = "peak" in start
         # The best result and the generation in which it came.
@@ -81,6 +86,7 @@ class CmaSolver:
             mean=np.array(start["mean"]),
             clip=True,
             look_at_mean=True,
+            known=known,
         )
 
     @property
@@ -109,6 +115,7 @@ class CmaSolver:
             run.converged()
             or run.spread() < 1e-3
             or _flat(run, width)
+            or self._on_a_plateau(width)
             or _stagnates(run, width, _STAGNANT_AT_PEAK if self._at_peak else _STAGNANT)
             or (not self._at_peak and self._left_behind(width))
         )
@@ -120,6 +127,16 @@ class CmaSolver:
             return False
         return self._best[0] - self.level() > STANDS_OUT * width
 
+    def _on_a_plateau(self, width: float) -> bool:
+        """Whether most results are the same, the others far below and none above, though steps are as large as at
+        first: there is nothing to follow. (On a slope results differ as much upwards as downwards.)
+        """
+        generations = self._run.generations[-_PLATEAU:]
+        if len(generations) < _PLATEAU or self._run.spread() < 0.5 * self._sigma or np.isnan(generations).all():
+            return False
+        low, middle, high = np.nanquantile(generations, [0.05, 0.5, 0.9])
+        return bool(high - middle < _EVEN * min(middle - low, width))
+
     def level(self) -> float:
         recent = [score for scores in self._run.generations[-3:] for score in scores]
         return float(np.nanmedian(recent)) if np.isfinite(recent).any() else -math.inf
@@ -127,7 +144,7 @@ class CmaSolver:
     def again(self, width: float) -> dict[str, Any] | None:
         """The same place with smaller steps and more results for each, if the run did not come to rest."""
         middle = self._run.middle()
-        if _flat(self._run, width) or middle is None:
+        if _flat(self._run, width) or self._on_a_plateau(width) or middle is None:
             return None
         sigma = min(max(2 * self._run.spread(), 0.02), 0.1)
         return {"mean": middle.tolist(), "sigma": sigma, "population": 2 * self._population}

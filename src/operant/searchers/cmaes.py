@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from operant._util.checks import one_of, positive, whole_number
 from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import CmaRun, default_population
+from operant.searchers._extras import one_thread
+from operant.searchers._trial_arrays import TrialArrays
 from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.space import Container
@@ -18,6 +21,13 @@ from operant.space import Container
 _RESTARTS = ("ipop", "bipop", "none")
 _STARTS = ("centre", "random")
 _DRAWS = 20
+
+
+class _Known(TrialArrays):
+    """What the model of the draws learns from: all trials that have ended."""
+
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.points[:count], self.scores[:count]
 
 
 @SEARCHERS.register_module()
@@ -35,6 +45,9 @@ class CmaEsSearcher(BaseSearcher):
             (Auger and Hansen 2005), `bipop` by turns so and with small populations and steps (Hansen 2009),
             whichever of the two has used fewer trials; `none` goes on sampling where it has.
         start: where the first run begins, in the `centre` of all ranges or at a `random` point.
+        surrogate: of 30 draws try the one of which a Gaussian process of the trials around expects most: fewer trials
+            to the same result, and a millisecond more for a proposal. False is CMA-ES as it stands in the paper; with
+            categories or whole numbers of few values it is that anyway.
     """
 
     def __init__(
@@ -49,6 +62,7 @@ class CmaEsSearcher(BaseSearcher):
         sigma: float = 1 / 6,
         restart: str = "ipop",
         start: str = "centre",
+        surrogate: bool = True,
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         if population_size is not None:
@@ -57,6 +71,9 @@ class CmaEsSearcher(BaseSearcher):
         self.sigma = positive(sigma, "sigma")
         self.restart = one_of(restart, "restart", _RESTARTS)
         self.start = one_of(start, "start", _STARTS)
+        self._known = _Known(self.space) if surrogate else None
+        # The notes of the newest proposal, by which a restored run makes the same model.
+        self._newest: Mapping[str, Any] = {}
         self._restarts = 0
         # How often the population was doubled, and the trials that large and small runs have used (bipop).
         self._doublings = 0
@@ -79,7 +96,7 @@ class CmaEsSearcher(BaseSearcher):
             largest = 2.0**self._doublings
             population = max(int(default * (largest / 2) ** (rng.random() ** 2)), default)
             sigma *= 10.0 ** (-2 * rng.random())
-        return CmaRun(self.space.layout, sigma=sigma, population_size=population, mean=mean)
+        return CmaRun(self.space.layout, sigma=sigma, population_size=population, mean=mean, known=self._known)
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
@@ -87,16 +104,26 @@ class CmaEsSearcher(BaseSearcher):
         step = self._steps.propose(self.rng(number))
         if step is not None and self.is_new(step):
             return Proposal(number, step)
+        if self._newest.get("restart") == self._restarts:
+            self._run.remember(self._newest)
         for draw in range(_DRAWS):
-            asked, point = self._run.ask(seed=(self.seed, number, draw))
+            with one_thread() if self._known is not None else nullcontext():
+                asked, point = self._run.ask(seed=(self.seed, number, draw))
             config = self.space.decode(point)
             if self.is_new(config):
                 return Proposal(number, config, notes={"restart": self._restarts, **asked})
         fresh = self.fresh(self.rng(number))
         return None if fresh is None else Proposal(number, fresh)
 
+    def _remember(self, proposal: Proposal) -> None:
+        super()._remember(proposal)
+        if self._known is not None and proposal.notes is not None:
+            self._newest = proposal.notes
+
     def _learn(self, trial: Trial) -> None:
         self._steps.learn(trial)
+        if self._known is not None:
+            self._known.add(trial)
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
         notes = trial.notes

@@ -37,14 +37,35 @@ _BEGINNING: dict[str, Any] = {"spent": [], "level": None, "turn": 0}
 _log = logging.getLogger(__name__)
 
 
+class _Known:
+    """What a run of CMA-ES learns from: the samples of all runs; where one has collapsed nothing is expected any more,
+    unless this one is about the best `around` there.
+    """
+
+    def __init__(self, searcher: LamctsSearcher, around: bool) -> None:
+        self._searcher = searcher
+        self._around = around
+
+    def __len__(self) -> int:
+        return len(self._searcher._history)
+
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        history = self._searcher._history
+        scores = history.scores[:count]
+        if not self._around:
+            scores = np.where(np.isnan(scores), np.nan, self._searcher._values(count))
+        return history.points[:count], scores
+
+
 @SEARCHERS.register_module()
 class LamctsSearcher(BaseSearcher):
     """LA-MCTS (Wang, Fonseca, Tian, NeurIPS 2020) around a local solver.
 
     After `ninits` evenly spread samples the space is parted: good samples from bad ones, again and again, until a
     region has `leaf_size` samples. Upper confidence bounds choose a region, and a run of the solver begins in it and
-    prefers points of that region. The partition follows the samples while the run goes on. When the run has collapsed
-    (all its results are equal, or no better than those long before), its samples count as visits but not as
+    prefers points of that region; of several draws of CMA-ES there, a model of the samples around chooses one. The
+    partition follows the samples while the run goes on. When the run has collapsed (its results are equal, or no
+    better than those long before, or most are the same and the others worse), its samples count as visits but not as
     successes, and the bounds choose again; a run that was the best so far is first gone over with smaller steps. Where
     a trust region or a run of CMA-ES met a sample far better than what is around it, the next one is a run of CMA-ES
     around that sample, with small steps, and so on while they find better ones.
@@ -173,11 +194,16 @@ class LamctsSearcher(BaseSearcher):
         return self._region
 
     def _partition(self, rows: int) -> Partition:
+        values = self._values(rows)
+        return Partition(self._history.points[:rows], values, self.leaf_size, self.kernel_type, self.gamma_type)
+
+    def _values(self, rows: int) -> np.ndarray:
+        """The scores of the first samples, those of runs that have collapsed no better than most."""
         values = filled_scores(self._history.scores[:rows]).clip(-_HUGE, _HUGE)
         spent = self._spent_rows(rows)
         if spent.any():
             values = np.where(spent, np.median(values[~spent]) if not spent.all() else 0.0, values)
-        return Partition(self._history.points[:rows], values, self.leaf_size, self.kernel_type, self.gamma_type)
+        return values
 
     def _spent_rows(self, rows: int) -> np.ndarray:
         """Samples of the runs that have collapsed: there is nothing left to find where they went."""
@@ -269,7 +295,7 @@ class LamctsSearcher(BaseSearcher):
         self._number, self._start = number, start
         match "cmaes" if "mean" in start else self.solver:
             case "cmaes":
-                self._run = CmaSolver(self.space, start)
+                self._run = CmaSolver(self.space, start, _Known(self, "peak" in start))
             case "turbo":
                 self._run = TurboSolver(self.space, start, self._history)
             case _:
