@@ -90,3 +90,16 @@ def test_a_run_on_a_plateau_is_left():
         searcher.observe(Observation(proposal.number, values={"acc": value}))
     assert max(runs) >= 2
     assert max(runs.count(run) for run in set(runs)) <= 90
+
+
+def test_whole_numbers_are_not_proposed_twice_and_random_ones_are_not_needed():
+    args = [{"type": "Int", "name": f"n{i}", "data": [0, 100]} for i in range(2)]
+    searcher = build_searcher({"type": "CmaEsSearcher"}, args)
+    seen = set()
+    for _ in range(150):
+        proposal = searcher.propose()
+        assert proposal.notes is not None
+        seen.add(tuple(proposal.config.values()))
+        value = -sum((number - 37) ** 2 for number in proposal.config.values())
+        searcher.observe(Observation(proposal.number, values={"acc": value}))
+    assert len(seen) == 150 and searcher.best.score == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ _RESAMPLINGS = 10
 _LATEST = 3
 # Draws for one proposal inside a region, or of which a model chooses.
 _DRAWS = 30
+# Rounds of draws in which a proposal is looked for that is new.
+_ATTEMPTS = 20
 # The newest results, of which the model of the draws learns from the nearest.
 _MOST_KNOWN = 5000
 
@@ -289,32 +291,40 @@ class CmaRun:
     def population_size(self) -> int:
         return self._strategy.population_size
 
-    def ask(self, seed: tuple[int, ...], region: Region | None = None) -> tuple[dict[str, Any], list[float]]:
-        """What `tell` wants back, and a point; inside the region if a draw of the distribution is.
+    def ask(self, seed: tuple[int, ...], region: Region | None = None) -> Iterator[tuple[dict[str, Any], list[float]]]:
+        """What `tell` wants back, and points, the best first; inside the region if a draw of the distribution is.
 
-        Otherwise the draw that is on the right side of the most boundaries from the root on: a distribution that
+        Otherwise draws that are on the right side of the most boundaries from the root on: a distribution that
         has left its region goes on and is not stuck.
         """
-        if self._look_at_mean and self.generation > self._mean_looked_at:
-            middle = self._strategy.mean()
-            self._mean_looked_at = self.generation
-            if middle is not None:
-                return {"generation": self.generation, "middle": True}, middle[1]
+        for attempt in range(_ATTEMPTS):
+            if self._look_at_mean and self.generation > self._mean_looked_at:
+                middle = self._strategy.mean()
+                self._mean_looked_at = self.generation
+                if middle is not None:
+                    yield {"generation": self.generation, "middle": True}, middle[1]
+                    continue
+            yield from self._draws((*seed, attempt), region)
+
+    def _draws(self, seed: tuple[int, ...], region: Region | None) -> Iterator[tuple[dict[str, Any], list[float]]]:
         notes: dict[str, Any] = {"generation": self.generation}
         model, inside = self._screen(), region is not None and bool(region.path)
-        raw, point = self._strategy.ask(seed)
+        draws, chosen = [self._strategy.ask(seed)], np.array([0])
         if model is not None or inside:
-            draws = [(raw, point)] + [self._strategy.ask((*seed, 1 + n)) for n in range(_DRAWS - 1)]
+            draws += [self._strategy.ask((*seed, 1 + n)) for n in range(_DRAWS - 1)]
             points = np.array([point for _, point in draws])
             depths = region.depth_of(points) if region is not None and inside else np.zeros(len(draws))
-            deepest = np.flatnonzero(depths == depths.max())
-            if model is not None:
-                whitened = self._strategy.whiten(points[deepest])
+            chosen = np.flatnonzero(depths == depths.max())
+            if model is None:
+                chosen = chosen[:1]
+            else:
+                whitened = self._strategy.whiten(points[chosen])
                 assert whitened is not None
-                deepest = deepest[np.argsort(-model.expected(whitened), kind="stable")]
+                chosen = chosen[np.argsort(-model.expected(whitened), kind="stable")]
                 notes["known"] = self._screened[1]
-            raw, point = draws[int(deepest[0])]
-        return notes | {"raw": raw}, point
+        for i in chosen:
+            raw, point = draws[i]
+            yield notes | {"raw": raw}, point
 
     def _screen(self) -> LocalModel | None:
         """The model of this generation's draws; it learns from what was known at the first of them."""

@@ -23,8 +23,7 @@ from operant.space import Container
 
 Array = np.ndarray
 Asked = Iterator[tuple[dict[str, Any], Sequence[float] | Array]]
-# Times that CMA-ES is asked for a proposal that is new; points among which a trust region finds one inside.
-_DRAWS = 20
+# Points among which a trust region finds one inside.
 _SPREAD = 64
 _MOST_POINTS = 500
 _CANDIDATES, _CLIMBS = 300, 2
@@ -94,7 +93,7 @@ class CmaSolver:
         return self._run.population_size
 
     def ask(self, seed: tuple[int, int], region: Region | None, pending: Sequence[Trial]) -> Asked:
-        return (self._run.ask((*seed, draw), region) for draw in range(_DRAWS))
+        return self._run.ask(seed, region)
 
     def remember(self, notes: Mapping[str, Any]) -> None:
         self._run.remember(notes)

@@ -20,7 +20,6 @@ from operant.space import Container
 
 _RESTARTS = ("ipop", "bipop", "none")
 _STARTS = ("centre", "random")
-_DRAWS = 20
 
 
 class _Known(TrialArrays):
@@ -106,12 +105,11 @@ class CmaEsSearcher(BaseSearcher):
             return Proposal(number, step)
         if self._newest.get("restart") == self._restarts:
             self._run.remember(self._newest)
-        for draw in range(_DRAWS):
-            with one_thread() if self._known is not None else nullcontext():
-                asked, point = self._run.ask(seed=(self.seed, number, draw))
-            config = self.space.decode(point)
-            if self.is_new(config):
-                return Proposal(number, config, notes={"restart": self._restarts, **asked})
+        with one_thread() if self._known is not None else nullcontext():
+            for asked, point in self._run.ask((self.seed, number)):
+                config = self.space.decode(point)
+                if self.is_new(config):
+                    return Proposal(number, config, notes={"restart": self._restarts, **asked})
         fresh = self.fresh(self.rng(number))
         return None if fresh is None else Proposal(number, fresh)
 
