@@ -57,6 +57,10 @@ class TrialArrays:
         self._encode()
         return self._points[: self._encoded]
 
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The points and scores of the first trials."""
+        return self.points[:count], self.scores[:count]
+
     @property
     def active(self) -> np.ndarray:
         """Which arguments each trial really had."""

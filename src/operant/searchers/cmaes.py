@@ -22,13 +22,6 @@ _RESTARTS = ("ipop", "bipop", "none")
 _STARTS = ("centre", "random")
 
 
-class _Known(TrialArrays):
-    """What the model of the draws learns from: all trials that have ended."""
-
-    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.points[:count], self.scores[:count]
-
-
 @SEARCHERS.register_module()
 class CmaEsSearcher(BaseSearcher):
     """CMA-ES (Hansen, arXiv 1604.00772); with whole numbers or categories CatCMA with margin (arXiv
@@ -70,7 +63,7 @@ class CmaEsSearcher(BaseSearcher):
         self.sigma = positive(sigma, "sigma")
         self.restart = one_of(restart, "restart", _RESTARTS)
         self.start = one_of(start, "start", _STARTS)
-        self._known = _Known(self.space) if surrogate else None
+        self._known = TrialArrays(self.space) if surrogate else None
         # The notes of the newest proposal, by which a restored run makes the same model.
         self._newest: Mapping[str, Any] = {}
         self._restarts = 0

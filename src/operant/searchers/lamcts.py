@@ -37,24 +37,18 @@ _BEGINNING: dict[str, Any] = {"spent": [], "level": None, "turn": 0}
 _log = logging.getLogger(__name__)
 
 
-class _Known:
-    """What a run of CMA-ES learns from: the samples of all runs; where one has collapsed nothing is expected any more,
-    unless this one is about the best `around` there.
-    """
+class _Unspent:
+    """The samples of all runs, as a run of CMA-ES learns from them: where one has collapsed nothing is expected."""
 
-    def __init__(self, searcher: LamctsSearcher, around: bool) -> None:
+    def __init__(self, searcher: LamctsSearcher) -> None:
         self._searcher = searcher
-        self._around = around
 
     def __len__(self) -> int:
         return len(self._searcher._history)
 
     def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        history = self._searcher._history
-        scores = history.scores[:count]
-        if not self._around:
-            scores = np.where(np.isnan(scores), np.nan, self._searcher._values(count))
-        return history.points[:count], scores
+        points, scores = self._searcher._history.first(count)
+        return points, np.where(np.isnan(scores), np.nan, self._searcher._values(count))
 
 
 @SEARCHERS.register_module()
@@ -295,7 +289,8 @@ class LamctsSearcher(BaseSearcher):
         self._number, self._start = number, start
         match "cmaes" if "mean" in start else self.solver:
             case "cmaes":
-                self._run = CmaSolver(self.space, start, _Known(self, "peak" in start))
+                known = self._history if "peak" in start else _Unspent(self)
+                self._run = CmaSolver(self.space, start, known)
             case "turbo":
                 self._run = TurboSolver(self.space, start, self._history)
             case _:
