@@ -48,7 +48,13 @@ def run_command(program: str, module_name: str, words: Sequence[str] | None) -> 
         return guarded(program, lambda: module.run_words(words))
     parser = argparse.ArgumentParser(prog=program, description=module.__doc__)
     module.configure(parser)
-    return guarded(program, lambda: module.run(parser.parse_args(words)))
+    return guarded(program, lambda: module.run(_parse(parser, words)))
+
+
+def _parse(parser: argparse.ArgumentParser, words: Sequence[str] | None) -> argparse.Namespace:
+    """Options may stand anywhere, also between `train PRESET` and the settings that it changes."""
+    lists = any(action.nargs in ("*", "+") for action in parser._get_positional_actions())
+    return parser.parse_intermixed_args(words) if lists else parser.parse_args(words)
 
 
 def guarded(program: str, run: Callable[[], int]) -> int:
