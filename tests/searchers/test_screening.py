@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from operant.errors import ConfigError
 from operant.searchers import Observation, Proposal, build_searcher
 from operant.searchers._screening import LocalModel
 
@@ -103,3 +104,9 @@ def test_whole_numbers_are_not_proposed_twice_and_random_ones_are_not_needed():
         value = -sum((number - 37) ** 2 for number in proposal.config.values())
         searcher.observe(Observation(proposal.number, values={"acc": value}))
     assert len(seen) == 150 and searcher.best.score == 0
+
+
+@pytest.mark.parametrize(("kind", "key"), [("CmaEsSearcher", "surrogate"), ("LamctsSearcher", "partition")])
+def test_a_word_is_not_true(kind, key):
+    with pytest.raises(ConfigError, match=f"`{key}` is true or false, not 'no'"):
+        build_searcher({"type": kind, key: "no"}, BOX)

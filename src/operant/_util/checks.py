@@ -43,6 +43,12 @@ def positive(value: Any, key: str) -> float:
     return float(value)
 
 
+def flag(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{key}` is true or false, not {value!r}", (key,))
+    return value
+
+
 def one_of(value: Any, key: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise ConfigError(unknown(key, value, known), (key,))

@@ -250,7 +250,10 @@ class GaussianProcess:
 
 def _squared_distances(a: Array, b: Array, weights: Array) -> Array:
     root = np.sqrt(weights)
-    a, b = a * root, b * root
+    return squared_distances(a * root, b * root)
+
+
+def squared_distances(a: Array, b: Array) -> Array:
     squares: Array = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * (a @ b.T)
     np.maximum(squares, 0.0, out=squares)
     return squares

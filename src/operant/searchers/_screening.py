@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from operant.searchers._gp_model import squared_distances
 from operant.searchers._trial_arrays import filled_scores
 
 Array = np.ndarray
@@ -35,7 +36,7 @@ class LocalModel:
         # Ranks would do as well for CMA-ES, but not for a model: how much better a sample is tells where to go on.
         middle, spread = float(scores.mean()), float(scores.std())
         scaled = (scores - middle) / spread if spread > 0 else np.zeros(len(scores))
-        distances = np.sqrt(_squared_distances(self._points, self._points))
+        distances = np.sqrt(squared_distances(self._points, self._points))
         apart = distances[distances > 0]
         unit = float(np.median(apart)) if len(apart) else 1.0
         likeliest = -math.inf
@@ -53,7 +54,7 @@ class LocalModel:
 
     def expected(self, points: Array) -> Array:
         """What is expected of some points, up to a shift and a positive factor."""
-        distances = np.sqrt(_squared_distances(points, self._points))
+        distances = np.sqrt(squared_distances(points, self._points))
         expected: Array = _matern(distances / self._length) @ self._weights
         return expected
 
@@ -62,9 +63,3 @@ def _matern(distances: Array) -> Array:
     root = _ROOT5 * distances
     value: Array = (1 + root + root**2 / 3) * np.exp(-root)
     return value
-
-
-def _squared_distances(a: Array, b: Array) -> Array:
-    squares: Array = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * (a @ b.T)
-    np.maximum(squares, 0.0, out=squares)
-    return squares

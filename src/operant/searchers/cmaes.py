@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from operant._util.checks import one_of, positive, whole_number
+from operant._util.checks import flag, one_of, positive, whole_number
 from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import CmaRun, default_population
 from operant.searchers._extras import one_thread
@@ -63,7 +63,7 @@ class CmaEsSearcher(BaseSearcher):
         self.sigma = positive(sigma, "sigma")
         self.restart = one_of(restart, "restart", _RESTARTS)
         self.start = one_of(start, "start", _STARTS)
-        self._known = TrialArrays(self.space) if surrogate else None
+        self._known = TrialArrays(self.space) if flag(surrogate, "surrogate") else None
         # The notes of the newest proposal, by which a restored run makes the same model.
         self._newest: Mapping[str, Any] = {}
         self._restarts = 0

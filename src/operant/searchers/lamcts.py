@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from operant._util.checks import is_number, one_of, positive, whole_number
+from operant._util.checks import flag, is_number, one_of, positive, whole_number
 from operant.errors import ConfigError
 from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import default_population
@@ -121,8 +121,8 @@ class LamctsSearcher(BaseSearcher):
             whole_number(population_size, "population_size", least=4)
         self.population_size = population_size
         self.start = one_of(start, "start", _STARTS)
-        self.partition = partition
-        if enable_cuda:
+        self.partition = flag(partition, "partition")
+        if flag(enable_cuda, "enable_cuda"):
             _log.warning("enable_cuda: LamctsSearcher computes on the CPU; its models are too small for a GPU to help")
         self._history = TrialArrays(self.space)
         self._design = Design("lhs", self.space.dimensions, self.seed, self.ninits)

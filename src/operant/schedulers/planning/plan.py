@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operant._util.checks import whole_number
+from operant._util.checks import flag, whole_number
 from operant._util.files import write_file
 from operant._util.units import parse_duration
 from operant.assessors import BaseAssessor, build_assessor
@@ -418,10 +418,7 @@ def _whole(section: Mapping[str, Any], key: str, default: int, least: int) -> in
 
 
 def _flag(config: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = config.get(key, default)
-    if not isinstance(value, bool):
-        raise ConfigError(f"`{key}` is true or false, not {value!r}", (key,))
-    return value
+    return flag(config.get(key, default), key)
 
 
 def _check_lag(plan: SearchPlan) -> None:
