@@ -133,7 +133,8 @@ def test_what_scaling_takes_off_an_advantage_is_weighed_with_it():
     plain, ratio = data.advantage.copy(), np.minimum(algorithm._ratio, 1.5)
     algorithm._scale_advantage(data)
     scaled = (plain - plain.mean()) / plain.std(ddof=1)
-    np.testing.assert_allclose(data.advantage, scaled * ratio, rtol=1e-4, atol=1e-5)
+    weighed = algorithm._weighed(data, algorithm._log_prob(data.obs, data.action)[0])
+    np.testing.assert_allclose(weighed, scaled * ratio, rtol=1e-4, atol=1e-5)
     assert np.abs(ratio - 1.0).max() > 0.1
 
 
@@ -169,6 +170,61 @@ def test_the_gradient_is_that_of_the_papers_loss():
     algorithm.learn(batch)
     for one, other in zip(seen[0], wanted, strict=True):
         torch.testing.assert_close(one, other.float(), rtol=1e-4, atol=1e-6)
+
+
+def test_minibatches_learn_from_each_step_once_by_the_policy_of_the_moment():
+    """As many gradients as parts, of all rows; the ratio of a later part is that of the policy it finds."""
+    given = {"gamma": GAMMA, "normalize_advantage": True, "clip_pg_rho": 5.0, "learning_rate": 0.05}
+    algorithm = IMPALA(*SPACES, IMPALASettings(**given, minibatch=8), seed=1)
+    rows, ratios, advantages = [], [], []
+    step, weighed = algorithm._step, algorithm._weighed
+
+    def seen_step(data):
+        rows.extend(map(tuple, data.obs))
+        advantages.append(data.advantage)
+        return step(data)
+
+    def seen_ratio(data, log_prob):
+        ratios.append((np.exp(log_prob - data.log_prob), np.exp(algorithm._before(data) - data.log_prob)))
+        return weighed(data, log_prob)
+
+    first = IMPALA(*SPACES, IMPALASettings(**given), seed=1)
+    algorithm._before = lambda data: first._log_prob(data.obs, data.action)[0]
+    algorithm._step, algorithm._weighed = seen_step, seen_ratio
+    batch = _batch()
+    metrics, _ = algorithm.learn(batch)
+    assert metrics["updates"] == 3.0
+    assert sorted(rows) == sorted(map(tuple, batch["obs"][:-1].reshape(-1, 3)))
+    np.testing.assert_allclose(*ratios[0], rtol=1e-5)
+    assert np.abs(ratios[2][0] - ratios[2][1]).max() > 0.01
+    for one in advantages:
+        np.testing.assert_allclose([one.mean(), one.std(ddof=1)], [0.0, 1.0], atol=1e-5)
+
+
+def test_a_minibatch_of_all_rows_is_the_whole_batch():
+    learned = [IMPALA(*SPACES, IMPALASettings(minibatch=size), seed=1) for size in (0, 24, 1000)]
+    for one in learned:
+        one.learn(_batch())
+    for other in learned[1:]:
+        for key, value in learned[0].weights().items():
+            np.testing.assert_array_equal(value, other.weights()[key])
+
+
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_without_v_trace_targets_are_those_of_the_policy_that_learns(name):
+    """Lag is not corrected in them; in the policy's gradient it still is."""
+    algorithm, settings = find_algorithm(name)
+    batch = _batch()
+    found = {}
+    for v_trace_on, acted in ((True, True), (False, True), (True, False)):
+        one = algorithm(*SPACES, fill(settings, {"gamma": GAMMA, "gae_lambda": 0.9, "v_trace": v_trace_on}), seed=1)
+        data = one._prepare(batch if acted else {key: batch[key] for key in batch if key != "log_prob"})
+        found[v_trace_on, acted] = data
+        ratios = np.abs(one._ratio - 1.0).max()
+        assert ratios > 0.1 if acted else ratios == 0.0
+    np.testing.assert_allclose(found[False, True].target, found[True, False].target, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[False, True].advantage, found[True, False].advantage, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(found[False, True].target, found[True, True].target)
 
 
 def test_appo_is_kept_close_to_the_policy_that_learns_and_weighs_steps_of_an_older_one():
@@ -229,6 +285,8 @@ def test_settings_that_make_no_sense_are_refused():
         IMPALASettings(max_lag=0)
     with pytest.raises(UsageError, match="clip_c is 0"):
         IMPALASettings(clip_c=0.0)
+    with pytest.raises(UsageError, match="minibatch is -1"):
+        IMPALASettings(minibatch=-1)
 
 
 class TestIMPALA(AlgorithmContract):
@@ -239,6 +297,11 @@ class TestRecurrentIMPALA(AlgorithmContract):
     name = "impala"
     settings = {"rollout": 8}  # noqa: RUF012
     model = {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}  # noqa: RUF012
+
+
+class TestIMPALAInMinibatches(AlgorithmContract):
+    name = "impala"
+    settings = {"rollout": 8, "minibatch": 12, "v_trace": False}  # noqa: RUF012
 
 
 class TestAPPO(AlgorithmContract):

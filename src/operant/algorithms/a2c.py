@@ -95,17 +95,21 @@ class A2C(OnPolicy):
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""
-        settings = self.settings
         data = self._prepare(batch, with_log_prob=False)
         self._scale_advantage(data)
+        return self._step(data), None
+
+    def _step(self, data: Prepared) -> Metrics:
+        settings = self.settings
         if self._actor is None or self._critic is None:
             with self._modes.updating():
                 log_prob_t, entropy_t, value_t = self._torch_forward(data)
+                advantage = self._weighed(data, to_array(log_prob_t))
                 loss = a2c_loss(
                     log_prob_t,
                     entropy_t,
                     value_t,
-                    advantage=to_tensors(data.advantage, self._device),
+                    advantage=to_tensors(advantage, self._device),
                     target=to_tensors(data.target, self._device),
                     entropy_weight=settings.entropy_weight,
                     value_weight=settings.value_weight,
@@ -120,16 +124,17 @@ class A2C(OnPolicy):
             )
             # The critic has not changed since it valued the rollout.
             value = data.value if data.valued else self._critic.forward(data.obs)[:, 0]
+            advantage = self._weighed(data, log_prob)
             log_prob_grad, value_grad = a2c_gradients(
-                value, advantage=data.advantage, target=data.target, value_weight=settings.value_weight
+                value, advantage=advantage, target=data.target, value_weight=settings.value_weight
             )
             self._fused_backward(kept, log_prob_grad, -settings.entropy_weight / len(data), value_grad, data.valued)
         rate = self._learning_rate
         norm = self._apply_gradient(settings.max_gradient_norm, rate)
         if not self.measure:
-            return {}, None
+            return {}
         metrics = {
-            "policy_loss": -float((data.advantage * log_prob).mean()),
+            "policy_loss": -float((advantage * log_prob).mean()),
             "value_loss": float(np.square(value - data.target).mean()),
             "entropy": float(np.mean(entropy)),
             "gradient_norm": norm,
@@ -139,8 +144,12 @@ class A2C(OnPolicy):
         }
         if self._log_std is not None:
             metrics["std"] = float(np.exp(self._log_std).mean())
-        return metrics, None
+        return metrics
 
     def _scale_advantage(self, data: Prepared) -> None:
         if self.settings.normalize_advantage and len(data) > 1:
             data.advantage = normalized(data.advantage)
+
+    def _weighed(self, data: Prepared, log_prob: Array) -> Array:
+        """Advantages as they count for a policy that makes the actions as likely as this."""
+        return data.advantage

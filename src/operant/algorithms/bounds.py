@@ -12,7 +12,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(_COUNTS, (1, math.inf)),
     **dict.fromkeys(("gamma", "gae_lambda", "priority_beta", "exploration_start", "exploration_end"), (0, 1)),
     **dict.fromkeys(("learning_rate", "actor_learning_rate", "clip", "max_gradient_norm"), (0, math.inf)),
-    **dict.fromkeys(("updates", "priority_alpha", "exploration_fraction", "learning_starts"), (0, math.inf)),
+    **dict.fromkeys(
+        ("updates", "minibatch", "priority_alpha", "exploration_fraction", "learning_starts"), (0, math.inf)
+    ),
 }
 
 

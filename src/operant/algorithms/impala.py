@@ -10,7 +10,7 @@ import numpy as np
 
 from operant.algorithms.a2c import A2C, A2CSettings
 from operant.algorithms.contracts import Array, DataSpec, Metrics
-from operant.algorithms.on_policy import ActorCriticPolicy, OnPolicy, Prepared
+from operant.algorithms.on_policy import ActorCriticPolicy, OnPolicy, Prepared, explained_variance
 from operant.algorithms.ppo import PPO, PPOSettings
 from operant.data.sequences import by_environment
 from operant.errors import UsageError
@@ -20,6 +20,10 @@ _RHO = "ρ̄, how much a step counts in the value's target at most; smaller: ste
 _C = "c̄, how far what comes later reaches back through off-policy steps; smaller: less variance, slower"
 _PG_RHO = "how much a step counts in the policy's gradient at most; smaller: less variance, more bias when lag is large"
 _LAMBDA = "λ in the trace c; 1: the paper's n-step target; smaller: less variance, more bias by a wrong value function"
+_V_TRACE = (
+    "correct targets for lag; false: those of generalised advantage estimation, as if the learning policy had acted. "
+    "The correction cuts traces wherever an action has become less likely, so that what comes late teaches less"
+)
 _LAG = "rounds of learning that the policy that acted may be behind, beyond it data are dropped; larger: less is wasted"
 
 
@@ -31,8 +35,12 @@ class IMPALASettings(A2CSettings):
         20, "steps of each environment in a trajectory; more: less bias, more variance, an older policy at its end"
     )
     gae_lambda: float = setting(1.0, _LAMBDA)
+    minibatch: int = setting(
+        0, "rows of one gradient step, drawn from those of all trajectories; 0: one step with all of them"
+    )
     optimizer: str = setting("adam", "adam, or rmsprop as in the paper: without momentum")
     entropy_weight: float = setting(0.01, "weight of the entropy bonus; larger: explores longer, ends less sure")
+    v_trace: bool = setting(True, _V_TRACE)
     clip_rho: float = setting(1.0, _RHO)
     clip_c: float = setting(1.0, _C)
     clip_pg_rho: float = setting(1.0, _PG_RHO)
@@ -48,6 +56,7 @@ class APPOSettings(PPOSettings):
     """Settings of APPO."""
 
     gae_lambda: float = setting(0.95, _LAMBDA)
+    v_trace: bool = setting(True, _V_TRACE)
     clip_rho: float = setting(1.0, _RHO)
     clip_c: float = setting(1.0, _C)
     clip_pg_rho: float = setting(1.0, _PG_RHO)
@@ -129,7 +138,7 @@ class _VTrace(_LaggingPolicy, OnPolicy):
         acted = batch.get("log_prob", log_prob)  # without it: played by the policy that learns
         ratio = np.exp(log_prob - acted)
         target, advantage = v_trace(
-            ratio,
+            ratio if self.settings.v_trace else np.ones_like(ratio),
             batch["reward"],
             batch["terminated"],
             batch["truncated"],
@@ -140,11 +149,10 @@ class _VTrace(_LaggingPolicy, OnPolicy):
             clip_rho=self.settings.clip_rho,
             clip_c=self.settings.clip_c,
         )
-        data.target, data.advantage, self._ratio = (
+        data.target, data.advantage, self._ratio, self._acted = (
             (part.reshape(-1) if by_step else by_environment(part)).astype(np.float32, copy=False)
-            for part in (target, advantage, ratio)
+            for part in (target, advantage, ratio, acted)
         )
-        data.weight = np.minimum(self._ratio, np.float32(self.settings.clip_pg_rho))
         return data
 
     def _estimate(self, batch: Any, value: Array, next_value: Array) -> Array:
@@ -159,19 +167,40 @@ class _VTrace(_LaggingPolicy, OnPolicy):
 
 
 class IMPALA(_VTrace, A2C):
-    """One gradient step for each batch of trajectories."""
+    """Each step of a batch of trajectories is learned from once: in one gradient step, or in minibatches.
+
+    Steps that follow each other are alike. Minibatches of a long trajectory have steps of all its times, so that there
+    can be as many gradient steps as with short ones, and none of them sees one manoeuvre only.
+    """
 
     Settings = IMPALASettings
     settings: IMPALASettings
 
-    def _scale_advantage(self, data: Prepared) -> None:
-        # In this order: E_μ[ρ b ∇log π] is zero for any b, E_μ[b ∇log π] is not when the policy that acted was another.
-        super()._scale_advantage(data)
-        data.advantage = data.advantage * data.weight
+    def _prepare(self, batch: Any, with_log_prob: bool = True) -> Prepared:
+        data = super()._prepare(batch)
+        data.log_prob = self._acted  # the ratio to it is found anew for each gradient step
+        return data
+
+    def _weighed(self, data: Prepared, log_prob: Array) -> Array:
+        # After advantages were scaled: E_μ[ρ b ∇log π] is zero for any b, E_μ[b ∇log π] is not when the policy that
+        # acted was another.
+        ratio = np.exp(log_prob - data.log_prob)
+        return data.advantage * np.minimum(ratio, np.float32(self.settings.clip_pg_rho))
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one batch; beside what `OnPolicy` names it has ``log_prob`` [T, N] of the policy that acted."""
-        metrics, _ = super().learn(batch)
+        data, size = self._prepare(batch), self.settings.minibatch
+        whole = not 0 < size < len(data)
+        told = []
+        for part in [data] if whole else [data.take(chosen) for chosen in self._shuffled(data, size)]:
+            # Each by itself: one crash among many rows must not leave the others without a scale.
+            self._scale_advantage(part)
+            told.append(self._step(part))
+        if not self.measure:
+            return {}, None
+        metrics = {key: float(np.mean([one[key] for one in told])) for key in told[0]}
+        metrics["explained_variance"] = explained_variance(data.value, data.target)
+        metrics["updates"] = float(len(told))
         return self._told(metrics), None
 
 
@@ -185,6 +214,11 @@ class APPO(_VTrace, PPO):
 
     Settings = APPOSettings
     settings: APPOSettings
+
+    def _prepare(self, batch: Any, with_log_prob: bool = True) -> Prepared:
+        data = super()._prepare(batch)
+        data.weight = np.minimum(self._ratio, np.float32(self.settings.clip_pg_rho))
+        return data
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one batch; beside what `OnPolicy` names it has ``log_prob`` [T, N] of the policy that acted."""

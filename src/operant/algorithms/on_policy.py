@@ -310,6 +310,19 @@ class OnPolicy(ActorCriticPolicy, BaseAlgorithm):
         where = (to_tensors(one, self._device) for one in (sequences.state, sequences.place, sequences.at))
         return self.network.unroll(obs, *where)
 
+    def _shuffled(self, data: Prepared, size: int) -> list[Array]:
+        """Numbers of the rows of each minibatch, or of a policy with memory those of whole sequences."""
+        if data.sequences is None:
+            return self._in_parts(len(data), size)
+        order = self._rng.permutation(len(data.sequences))
+        parts = max(1, round(len(data) / size))
+        part_of = (np.cumsum(data.sequences.length[order]) - 1) * parts // len(data)
+        return np.split(order, np.flatnonzero(np.diff(part_of)) + 1)
+
+    def _in_parts(self, rows: int, size: int) -> list[Array]:
+        order = self._rng.permutation(rows)
+        return [order[start : start + size] for start in range(0, rows, size)]
+
     def _apply_gradient(self, limit: float, rate: float) -> float:
         """One optimizer step with the gradient at hand; returns its norm."""
         norm = self._flat.clip_gradient(limit)

@@ -205,27 +205,18 @@ class PPO(OnPolicy):
 
     def _minibatches(self, data: Prepared, shares: Shares | None) -> list[Prepared]:
         if shares is not None:
-            return [self._shared(data, index, shares) for index in self._in_parts(shares.rows) if len(index) > 1]
+            return [
+                self._shared(data, index, shares)
+                for index in self._in_parts(shares.rows, self.settings.minibatch)
+                if len(index) > 1
+            ]
         parts = []
-        for index in self._shuffled(data):
+        for index in self._shuffled(data, self.settings.minibatch):
             part = data.take(index)
             if len(part) < 2:
                 continue  # one row has no deviation to scale by
             parts.append(self._scaled(part, part.advantage))
         return parts
-
-    def _shuffled(self, data: Prepared) -> list[Array]:
-        """Numbers of the rows of each minibatch, or of a policy with memory those of whole sequences."""
-        if data.sequences is None:
-            return self._in_parts(len(data))
-        order = self._rng.permutation(len(data.sequences))
-        parts = max(1, round(len(data) / self.settings.minibatch))
-        part_of = (np.cumsum(data.sequences.length[order]) - 1) * parts // len(data)
-        return np.split(order, np.flatnonzero(np.diff(part_of)) + 1)
-
-    def _in_parts(self, rows: int) -> list[Array]:
-        order, size = self._rng.permutation(rows), self.settings.minibatch
-        return [order[start : start + size] for start in range(0, rows, size)]
 
     def _step(self, part: Prepared, clip: float, rate: float, measure: bool) -> Metrics:
         settings = self.settings
