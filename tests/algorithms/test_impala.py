@@ -210,6 +210,24 @@ def test_a_minibatch_of_all_rows_is_the_whole_batch():
             np.testing.assert_array_equal(value, other.weights()[key])
 
 
+@pytest.mark.parametrize("minibatch", [0, 8])
+def test_gradients_that_a_worker_sends_are_those_of_learning_here(minibatch):
+    """With minibatches as many as there are parts, each by the weights that the ones before have left."""
+    algorithm, settings = find_algorithm("a3c")
+    here, worker, learner = (
+        algorithm(*SPACES, fill(settings, {"gamma": GAMMA, "minibatch": minibatch}), seed=1) for _ in range(3)
+    )
+    for number in range(2):
+        batch = _batch(seed=number)
+        here.learn(batch)
+        sent = worker.digest(batch)
+        assert len(sent["gradient"]) == (3 if minibatch else 1)
+        learner.learn(sent)
+        worker.load_weights(learner.weights())
+        for key, value in here.weights().items():
+            np.testing.assert_array_equal(value, learner.weights()[key])
+
+
 @pytest.mark.parametrize("name", ["impala", "appo"])
 def test_without_v_trace_targets_are_those_of_the_policy_that_learns(name):
     """Lag is not corrected in them; in the policy's gradient it still is."""

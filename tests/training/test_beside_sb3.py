@@ -124,7 +124,7 @@ def test_ppo(fused: bool) -> None:
     def choose(logits: Any, _noise: Any) -> Any:
         return torch.distributions.Categorical(logits=torch.from_numpy(logits)).sample().numpy()
 
-    def in_parts(count: int) -> Any:
+    def in_parts(count: int, minibatch: int) -> Any:
         place = np.random.permutation(count)
         order = place % rollout * rows + place // rollout  # SB3 has the steps of an environment side by side
         return np.split(order, count // minibatch)

@@ -96,13 +96,13 @@ def test_another_algorithm_takes_what_it_knows_of_a_preset(caplog):
     )
     assert config.algorithm_settings.gamma == 0.9
     (told,) = caplog.messages
-    assert told == "what a3c does not have is left out of cartpole-ppo: minibatch, epochs, clip, anneal_clip"
+    assert told == "what a3c does not have is left out of cartpole-ppo: epochs, clip, anneal_clip"
 
 
 def test_what_the_user_wrote_is_not_left_out(tmp_path):
     with pytest.raises(UsageError, match=r"algorithm\.clip"):
         load_config("cartpole-ppo", ["algorithm.name=a3c", "algorithm.clip=0.1"])
-    with pytest.raises(UsageError, match=r"algorithm\.minibatch"):
+    with pytest.raises(UsageError, match=r"algorithm\.epochs"):
         load_config(eject_preset("cartpole-ppo", tmp_path), ["algorithm.name=a3c"])
 
 

@@ -30,6 +30,9 @@ class A2CSettings(OnPolicySettings):
     normalize_advantage: bool = setting(
         False, "scale advantages of each rollout to mean 0 and deviation 1: steps do not depend on the size of rewards"
     )
+    minibatch: int = setting(
+        0, "rows of one gradient step; fewer: more steps for each rollout, more noise; 0: one step with all its rows"
+    )
     optimizer: str = setting("rmsprop", "rmsprop as in the paper, or adam: often steadier")
 
 
@@ -88,16 +91,33 @@ def a2c_gradients(value: Array, *, advantage: Array, target: Array, value_weight
 
 
 class A2C(OnPolicy):
-    """One gradient step for each rollout."""
+    """Each step of a rollout is learned from once: in one gradient step, or in minibatches.
+
+    Steps that follow each other are alike. Minibatches of a long rollout have steps of all its times, so that there can
+    be as many gradient steps as with short ones, and none of them sees one manoeuvre only.
+    """
 
     Settings = A2CSettings
     settings: A2CSettings
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout; see `OnPolicy` for its keys."""
-        data = self._prepare(batch, with_log_prob=False)
-        self._scale_advantage(data)
-        return self._step(data), None
+        size = self.settings.minibatch
+        data = self._prepare(batch, with_log_prob=size > 0)
+        if not 0 < size < len(data):
+            self._scale_advantage(data)
+            return self._step(data), None
+        told = []
+        for chosen in self._shuffled(data, size):
+            part = data.take(chosen)
+            self._scale_advantage(part)
+            told.append(self._step(part))
+        if not self.measure:
+            return {}, None
+        metrics = {key: float(np.mean([one[key] for one in told])) for key in told[0]}
+        metrics["explained_variance"] = explained_variance(data.value, data.target)
+        metrics["updates"] = float(len(told))
+        return metrics, None
 
     def _step(self, data: Prepared) -> Metrics:
         settings = self.settings
@@ -151,5 +171,8 @@ class A2C(OnPolicy):
             data.advantage = normalized(data.advantage)
 
     def _weighed(self, data: Prepared, log_prob: Array) -> Array:
-        """Advantages as they count for a policy that makes the actions as likely as this."""
-        return data.advantage
+        """Advantages as they count for the policy as it is now, which earlier minibatches have changed."""
+        if not self.settings.minibatch:
+            return data.advantage
+        weighed: Array = data.advantage * np.exp(log_prob - data.log_prob)
+        return weighed

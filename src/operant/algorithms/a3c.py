@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from operant.algorithms.a2c import A2C, A2CSettings
-from operant.algorithms.contracts import DataSpec, Metrics, Policy
+from operant.algorithms.contracts import Array, DataSpec, Metrics, Policy
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.on_policy import ActorCriticPolicy
 from operant.errors import UsageError
@@ -38,11 +38,16 @@ A3CSettings.di_engine = None  # type: ignore[assignment]
 
 
 class A3C(A2C):
-    """A2C whose gradient is made where the rollout was; with one process it is A2C."""
+    """A2C whose gradients are made where the rollout was; with one process it is A2C.
+
+    With minibatches a worker learns from one after the other by itself, as the paper's threads do between two looks at
+    the weights of all, and sends the gradient of each.
+    """
 
     Settings = A3CSettings
     settings: A3CSettings
-    _here = True
+    _sent: list[Array] | None = None
+    """Gradients that are made for another process."""
 
     @classmethod
     def make_policy(
@@ -61,21 +66,22 @@ class A3C(A2C):
         return replace(ActorCriticPolicy.data_spec(settings), lag=settings.max_lag, digested=True)
 
     def digest(self, batch: Any) -> dict[str, Any]:
-        """The gradient of a rollout by the weights as they are."""
-        self._here = False
+        """The gradients of a rollout [k, …] by the weights as they are."""
+        self._sent = []
         try:
             metrics, _ = super().learn(batch)
+            return {"gradient": np.stack(self._sent), "metrics": metrics}
         finally:
-            self._here = True
-        return {"gradient": self._flat.grad_tensor.cpu().numpy().copy(), "metrics": metrics}
+            self._sent = None
 
     def _apply_gradient(self, limit: float, rate: float) -> float:
-        if self._here:
+        if self._sent is None:
             return super()._apply_gradient(limit, rate)
-        norm = float(np.linalg.norm(self._flat.grad_tensor.cpu().numpy()))
-        if not np.isfinite(norm):
+        gradient = self._flat.grad_tensor.cpu().numpy().copy()
+        if not np.isfinite(norm := float(np.linalg.norm(gradient))):
             raise DivergedError
-        return norm
+        self._sent.append(gradient)
+        return super()._apply_gradient(limit, rate) if self.settings.minibatch else norm
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one rollout as `OnPolicy` describes it, or from what `digest` made of one elsewhere."""
@@ -83,6 +89,7 @@ class A3C(A2C):
             return super().learn(batch)
         import torch
 
-        self._flat.grad_tensor.copy_(torch.as_tensor(np.asarray(batch["gradient"])))
-        self._apply_gradient(self.settings.max_gradient_norm, self._learning_rate)
+        for gradient in torch.as_tensor(np.asarray(batch["gradient"])):
+            self._flat.grad_tensor.copy_(gradient)
+            self._apply_gradient(self.settings.max_gradient_norm, self._learning_rate)
         return {**batch["metrics"], "learning_rate": self._learning_rate} if self.measure else {}, None

@@ -10,7 +10,7 @@ import numpy as np
 
 from operant.algorithms.a2c import A2C, A2CSettings
 from operant.algorithms.contracts import Array, DataSpec, Metrics
-from operant.algorithms.on_policy import ActorCriticPolicy, OnPolicy, Prepared, explained_variance
+from operant.algorithms.on_policy import ActorCriticPolicy, OnPolicy, Prepared
 from operant.algorithms.ppo import PPO, PPOSettings
 from operant.data.sequences import by_environment
 from operant.errors import UsageError
@@ -35,9 +35,6 @@ class IMPALASettings(A2CSettings):
         20, "steps of each environment in a trajectory; more: less bias, more variance, an older policy at its end"
     )
     gae_lambda: float = setting(1.0, _LAMBDA)
-    minibatch: int = setting(
-        0, "rows of one gradient step, drawn from those of all trajectories; 0: one step with all of them"
-    )
     optimizer: str = setting("adam", "adam, or rmsprop as in the paper: without momentum")
     entropy_weight: float = setting(0.01, "weight of the entropy bonus; larger: explores longer, ends less sure")
     v_trace: bool = setting(True, _V_TRACE)
@@ -167,11 +164,7 @@ class _VTrace(_LaggingPolicy, OnPolicy):
 
 
 class IMPALA(_VTrace, A2C):
-    """Each step of a batch of trajectories is learned from once: in one gradient step, or in minibatches.
-
-    Steps that follow each other are alike. Minibatches of a long trajectory have steps of all its times, so that there
-    can be as many gradient steps as with short ones, and none of them sees one manoeuvre only.
-    """
+    """A2C that weighs each step by how much more likely it is now than when it was made."""
 
     Settings = IMPALASettings
     settings: IMPALASettings
@@ -185,22 +178,12 @@ class IMPALA(_VTrace, A2C):
         # After advantages were scaled: E_μ[ρ b ∇log π] is zero for any b, E_μ[b ∇log π] is not when the policy that
         # acted was another.
         ratio = np.exp(log_prob - data.log_prob)
-        return data.advantage * np.minimum(ratio, np.float32(self.settings.clip_pg_rho))
+        weighed: Array = data.advantage * np.minimum(ratio, np.float32(self.settings.clip_pg_rho))
+        return weighed
 
     def learn(self, batch: Any) -> tuple[Metrics, None]:
         """Update from one batch; beside what `OnPolicy` names it has ``log_prob`` [T, N] of the policy that acted."""
-        data, size = self._prepare(batch), self.settings.minibatch
-        whole = not 0 < size < len(data)
-        told = []
-        for part in [data] if whole else [data.take(chosen) for chosen in self._shuffled(data, size)]:
-            # Each by itself: one crash among many rows must not leave the others without a scale.
-            self._scale_advantage(part)
-            told.append(self._step(part))
-        if not self.measure:
-            return {}, None
-        metrics = {key: float(np.mean([one[key] for one in told])) for key in told[0]}
-        metrics["explained_variance"] = explained_variance(data.value, data.target)
-        metrics["updates"] = float(len(told))
+        metrics, _ = super().learn(batch)
         return self._told(metrics), None
 
 
