@@ -117,12 +117,24 @@ class _Actor:
         shards = range(config.replay_shards)
         self._shards = [task.queue(shard_queue(n), queue_size(config), host=config.workers + 1 + n) for n in shards]
         self._sent = self.index
-        task.expose("state", self.collector.state_dict)
+        task.expose("state", self.state_dict)
         saved = task.call(0, "begin", self.index) if life == 0 else None
         if saved is None:
             self.collector.reset(int(seeds[1]))
         else:
-            self.collector.load_state_dict(saved)
+            self.load_state_dict(saved)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the collector goes on from, and whoever makes gradients here: its optimizer and random numbers."""
+        state = self.collector.state_dict()
+        return {**state, "learner": cast(Any, self.policy).state_dict()} if self.spec.digested else state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        learner = state.pop("learner", None)
+        if learner is not None:
+            cast(Any, self.policy).load_state_dict(learner)
+        self.collector.load_state_dict(state)
 
     def take_weights(self, ctx: Context) -> None:
         """Act by the newest weights; in rounds, wait for them."""

@@ -48,8 +48,6 @@ class Remote(Source):
         self.dropped = 0
         if getattr(algorithm.settings, "noise", None) in ("ou", "parameter"):
             self.inexact_reason = "noise that goes on from step to step is the workers' own, and is not saved"
-        if self.spec.digested and bool(getattr(algorithm.settings, "minibatch", 0)):
-            self.inexact_reason = "workers learn between two looks at the weights; what they remember is not saved"
         if not self.in_rounds:
             self.inexact_reason = "workers send what they collect whenever it is ready (schedule=lockstep has rounds)"
         self._router: Router | None = None
