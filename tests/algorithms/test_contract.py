@@ -32,6 +32,17 @@ class TestRecurrentA2C(AlgorithmContract):
     model: ClassVar = {"hidden": [8], "recurrent": "gru", "recurrent_size": 8}
 
 
+class TestRecurrentA2CInMinibatches(AlgorithmContract):
+    name = "a2c"
+    settings: ClassVar = {"rollout": 8, "minibatch": 12}
+    model: ClassVar = {"hidden": [8], "recurrent": "lstm", "recurrent_size": 8, "sequence": 5}
+
+
+class TestA3C(AlgorithmContract):
+    name = "a3c"
+    settings: ClassVar = {"rollout": 8, "minibatch": 12}
+
+
 class TestTRPO(AlgorithmContract):
     name = "trpo"
     settings: ClassVar = {"rollout": 8, "minibatch": 12, "value_epochs": 2, "conjugate_steps": 3}
