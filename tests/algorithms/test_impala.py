@@ -305,6 +305,13 @@ def test_settings_that_make_no_sense_are_refused():
         IMPALASettings(clip_c=0.0)
     with pytest.raises(UsageError, match="minibatch is -1"):
         IMPALASettings(minibatch=-1)
+    with pytest.raises(UsageError, match="minibatch is 1; it must be at least 2"):
+        IMPALASettings(minibatch=1)
+
+
+def test_a_row_that_is_left_over_is_not_learned_from_alone():
+    algorithm = IMPALA(*SPACES, IMPALASettings(minibatch=23, normalize_advantage=True), seed=1)
+    assert algorithm.learn(_batch())[0]["updates"] == 1.0  # of 24 rows
 
 
 class TestIMPALA(AlgorithmContract):

@@ -12,6 +12,7 @@ from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import same
 from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance, normalized
 from operant.algorithms.on_policy_settings import OnPolicySettings
+from operant.errors import UsageError
 from operant.models.observations import to_array, to_tensors
 from operant.settings import setting
 
@@ -34,6 +35,11 @@ class A2CSettings(OnPolicySettings):
         0, "rows of one gradient step; fewer: more steps for each rollout, more noise; 0: one step with all its rows"
     )
     optimizer: str = setting("rmsprop", "rmsprop as in the paper, or adam: often steadier")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.minibatch == 1:
+            raise UsageError("algorithm.minibatch is 1; it must be at least 2, or 0 for one step with all rows")
 
 
 _COMMON = OnPolicySettings.di_engine
@@ -110,6 +116,8 @@ class A2C(OnPolicy):
         told = []
         for chosen in self._shuffled(data, size):
             part = data.take(chosen)
+            if len(part) < 2:
+                continue  # one row has no deviation to scale by
             self._scale_advantage(part)
             told.append(self._step(part))
         if not self.measure:
