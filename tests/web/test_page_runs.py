@@ -69,6 +69,11 @@ def wait_for_state(page: Any, name: str, wanted: str | None) -> None:
     )
 
 
+def wait_for_focus(page: Any, name: str) -> None:
+    """Until a row that says this has the focus (the whole page says it, too)."""
+    page.wait_for_function("name => document.activeElement.closest('tr.data')?.textContent.includes(name)", arg=name)
+
+
 def names(page: Any) -> list[str]:
     page.wait_for_selector("tr.data td a")
     return page.locator("tr.data td[data-column=name]").all_inner_texts()  # type: ignore[no-any-return]
@@ -177,12 +182,14 @@ def test_the_table_is_used_with_the_keyboard_alone(page: Any, place: Place) -> N
     first.wait_for()
     first.focus()
     page.keyboard.press("Space")
+    wait_for_state(page, "sel", place.agents[0])
+    wait_for_focus(page, "agent-0")
     page.keyboard.press("ArrowDown")
-    page.wait_for_function("() => document.activeElement.textContent.includes('agent-1')")
+    wait_for_focus(page, "agent-1")
     page.keyboard.press("Space")
-    assert state(page)["sel"].split(",") == place.agents[:2]
+    wait_for_state(page, "sel", ",".join(place.agents[:2]))
     page.keyboard.press("End")
-    assert "agent-5" in page.evaluate("document.activeElement.textContent")
+    wait_for_focus(page, "agent-5")
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:has-text('agent-5')")
 

@@ -156,14 +156,17 @@ export function Table(parent, options) {
     const visible = shown();
     const width = visible.length + (options.onSelect ? 1 : 0);
     const held = body.contains(document.activeElement) && document.activeElement !== body;
+    if (!held && document.activeElement !== document.body) wantsFocus = false; // it went elsewhere meanwhile
     const spacer = (/** @type {number} */ n) => h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: String(width), style: { height: `${n * ROW}px` } }));
     const drawn = [];
     for (let index = from; index < to; index += 1) drawn.push(drawRow(index, visible));
     replace(body, from > 0 ? spacer(from) : null, drawn, to < count ? spacer(count - to) : null);
     grid.setAttribute("aria-rowcount", String(count + 1));
     if (held || wantsFocus) {
-      wantsFocus = false;
-      /** @type {HTMLElement | null} */ (body.querySelector(`tr[data-index="${focused}"]`))?.focus({ preventScroll: true });
+      const row = /** @type {HTMLElement | null} */ (body.querySelector(`tr[data-index="${focused}"]`));
+      // A row whose data are still on their way cannot have the focus: it gets it when it is drawn with them.
+      wantsFocus = !row;
+      row?.focus({ preventScroll: true });
     }
   }
 
