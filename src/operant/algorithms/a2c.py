@@ -29,7 +29,8 @@ class A2CSettings(OnPolicySettings):
     )
     learning_rate: float = setting(7e-4, "step size; larger: faster, until the policy collapses")
     normalize_advantage: bool = setting(
-        False, "scale advantages of a gradient step to mean 0 and deviation 1: steps do not depend on the size of rewards"
+        False,
+        "scale advantages of a gradient step to mean 0 and deviation 1: steps do not depend on the size of rewards",
     )
     minibatch: int = setting(
         0, "rows of one gradient step; fewer: more steps for each rollout, more noise; 0: one step with all its rows"
