@@ -89,6 +89,14 @@ def test_what_is_wrong_is_said_with_what_is_right(changes, message):
         load_config("cartpole-ppo", changes)
 
 
+def test_the_words_of_a_presets_name_come_in_any_order(tmp_path):
+    assert load_config("impala-cartpole") == load_config("cartpole-impala")
+    assert load_config("ppo-cartpole", ["algorithm.name=a3c"]).name == "cartpole-a3c"
+    assert eject_preset("sac-pendulum", tmp_path).name == "pendulum-sac.yaml"
+    with pytest.raises(UsageError, match="no preset 'cartpole-cartpole-ppo'"):
+        load_config("cartpole-cartpole-ppo")
+
+
 def test_another_algorithm_takes_what_it_knows_of_a_preset(caplog):
     config = load_config("cartpole-ppo", ["algorithm.name=a3c", "algorithm.gamma=0.9"])
     assert (

@@ -51,8 +51,8 @@ def load_config(target: str | Path | Mapping[str, Any] | TrainConfig, changes: I
         values = dict(target) if isinstance(target, Mapping) else read_target(str(target))
         if looks_like_di_engine(values):
             values = from_di_engine(values["main_config"], values["create_config"])
-        if isinstance(target, str) and (_PRESETS / f"{target}.yaml").is_file():
-            values = _for_other_algorithm(target, values, changes)
+        if isinstance(target, str) and (preset := _find_preset(target)):
+            values = _for_other_algorithm(preset.stem, values, changes)
     return TrainConfig.from_mapping(apply_changes(values, changes))
 
 
@@ -68,9 +68,15 @@ def read_target(target: str) -> dict[str, Any]:
     return _read_mapping(_preset_path(target))
 
 
+def _find_preset(name: str) -> Path | None:
+    """The file of a preset; the words of its name may come in any order, as in ``impala-cartpole``."""
+    words = sorted(name.split("-"))
+    return next((path for path in _PRESETS.glob("*.yaml") if sorted(path.stem.split("-")) == words), None)
+
+
 def _preset_path(name: str) -> Path:
-    path = _PRESETS / f"{name}.yaml"
-    if not path.is_file():
+    path = _find_preset(name)
+    if path is None:
         raise UsageError(
             f"there is no preset {name!r}{nearest(name, list_presets())}; `operant train --list` shows them, "
             "and a config file ends in .yaml, .json or .py"
