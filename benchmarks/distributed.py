@@ -1,4 +1,4 @@
-"""Environment steps a second with workers that collect, beside one process and beside RLlib's IMPALA and APPO.
+"""Environment steps a second with workers that collect, beside one process, RLlib and Sample Factory.
 
     python benchmarks/distributed.py                       every case once: about half an hour
     python benchmarks/distributed.py --rounds 3            three times each, one round after the other
@@ -27,6 +27,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from _peers_rl import ensure_peers, peers_python
+
 HERE = Path(__file__).resolve().parent
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
 _ENVS = {"cartpole": ("CartPole-v1", 16), "lunarlander": ("LunarLander-v3", 16)}
@@ -50,6 +52,10 @@ def cases() -> dict[str, dict[str, Any]]:
                 found[f"{task} {name}, RLlib, {workers} env runners"] = {
                     "library": "rllib", "env": env, "rows": rows // workers, "workers": workers, "algorithm": name,
                 }  # fmt: skip
+        for workers in (1, 2, 3):
+            found[f"{task} appo, Sample Factory, {workers} workers"] = {
+                "library": "sample-factory", "env": env, "rows": rows // workers, "workers": workers,
+            }  # fmt: skip
     for kind, work in (("waits 1 ms", False), ("computes 1 ms", True)):
         env_settings = {**_SLOW, "arguments": {"work": work}}
         for workers in (0, 1, 2, 3):
@@ -86,6 +92,9 @@ def ratios(results: Results, known: Iterable[str]) -> list[str]:
             for workers in (1, 2, 3):
                 ours, theirs = f"{task} {name}, {workers} workers", f"{task} {name}, RLlib, {workers} env runners"
                 compare(f"{task} {name}, {workers} workers, to RLlib's", ours, theirs, 10.0)
+                if name == "appo":
+                    theirs = f"{task} appo, Sample Factory, {workers} workers"
+                    compare(f"{task} appo, {workers} workers, to Sample Factory's", ours, theirs, 0.0)
             ours, alone = f"{task} {name}, 2 workers", f"{task} ppo, one process"
             aim = 1.6 if task == "lunarlander" else 0.0  # CartPole's step costs less than a message: none there
             compare(f"{task} {name}, 2 workers, to PPO in one process", ours, alone, aim)
@@ -229,6 +238,15 @@ def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
     return clock.figures()
 
 
+def run_sample_factory(case: dict[str, Any], seconds: float) -> dict[str, Any]:
+    from _sample_factory import run  # only its own environment can import it
+
+    return run(case, Clock(seconds))
+
+
+_RUN = {"operant": run_ours, "rllib": run_rllib, "sample-factory": run_sample_factory}
+
+
 class Results:
     """Every round of every case, in a file."""
 
@@ -264,7 +282,11 @@ class Results:
 
 def run_apart(case: dict[str, Any], seconds: float) -> dict[str, float] | str:
     """What a case came to in a process of its own, or the last words of one that failed."""
-    words = [sys.executable, __file__, "--seconds", str(seconds), "--case", json.dumps(case)]
+    python = sys.executable
+    if case["library"] == "sample-factory":
+        ensure_peers("sample-factory")
+        python = str(peers_python("sample-factory"))
+    words = [python, __file__, "--seconds", str(seconds), "--case", json.dumps(case)]
     env = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
     load = os.getloadavg()[0]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
@@ -288,8 +310,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.case:
         case = json.loads(args.case)
-        run = run_ours if case["library"] == "operant" else run_rllib
-        print(json.dumps(run(case, args.seconds)))
+        print(json.dumps(_RUN[case["library"]](case, args.seconds)))
         return
     seconds = min(args.seconds, 4.0) if args.quick else args.seconds
     chosen = {name: case for name, case in cases().items() if args.only in name and (name in _QUICK or not args.quick)}
