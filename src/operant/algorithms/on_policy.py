@@ -143,12 +143,16 @@ class ActorCriticPolicy(BasePolicy):
             output = policy_output(obs)
             if mask is not None:
                 output = head.mask(output, mask)
+            spread = None
             if isinstance(head, Gaussian):
-                action = head.choose(output, noise, None if noise is None else self._spread(obs))
+                spread = None if noise is None and not with_log_prob else self._spread(obs)
+                action = head.choose(output, noise, spread)
                 for_env = head.to_env(action)
             else:
                 for_env = action = head.choose(output, noise)
-            return for_env, action, {"log_prob": self._log_prob(obs, action, mask)[0]} if with_log_prob else _NOTHING
+            if not with_log_prob:
+                return for_env, action, _NOTHING
+            return for_env, action, {"log_prob": head.evaluate(output, action, spread, False)[0]}
 
         def act_with_memory(obs: Any, mask: Array | None, state: Any) -> tuple[Array, Array, dict[str, Any]]:
             noise = next(noise_of_steps)
@@ -158,7 +162,7 @@ class ActorCriticPolicy(BasePolicy):
             for_env = head.to_env(action) if isinstance(head, Gaussian) else action
             extras = {"state": after}
             if with_log_prob:
-                extras["log_prob"] = head.evaluate(output, action, spread)[0]
+                extras["log_prob"] = head.evaluate(output, action, spread, False)[0]
             return for_env, action, extras
 
         return act_with_memory if self._remembers else act
