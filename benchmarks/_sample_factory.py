@@ -30,7 +30,7 @@ class _Looker(AlgoObserver):
             raise KeyboardInterrupt
 
 
-def run(case: dict[str, Any], clock: Any) -> dict[str, float]:
+def run(case: dict[str, Any], clock: Any, step_size: float) -> dict[str, float]:
     name = case["env"].replace("LunarLander-v3", "LunarLander-v2")
     register_env(name, make_env)
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +40,7 @@ def run(case: dict[str, Any], clock: Any) -> dict[str, float]:
             "worker_num_splits": 2 - case["rows"] % 2,
             "rollout": 64, "batch_size": 1024, "num_epochs": 2, "use_rnn": False, "recurrence": 1,
             "normalize_input": False, "normalize_returns": False, "actor_critic_share_weights": False,
-            "nonlinearity": "tanh",
+            "nonlinearity": "tanh", "learning_rate": step_size,
         }  # fmt: skip
         words = [f"--{key}={value}" for key, value in given.items()] + ["--encoder_mlp_layers", "64", "64"]
         parser, _ = parse_sf_args(argv=words)

@@ -7,7 +7,8 @@
     python benchmarks/distributed.py --table               runs nothing, shows what is known
     python benchmarks/distributed.py --anew                forgets what is known of the cases first
 
-Each case runs in a process of its own with one thread for arithmetic, one after the other. A rate is counted by the
+Each case runs in a process of its own with one thread for arithmetic, one after the other. The step size is so small
+that policies stay as they began: what a step of LunarLander costs depends on how it is flown. A rate is counted by the
 wall from a tenth of the time on, so that the start of workers and of Ray is not in it. Each is kept in the file that
 `--results` names, with the load of the machine, so that a run that was stopped goes on; of several rounds the median
 counts.
@@ -32,6 +33,7 @@ from _peers_rl import ensure_peers, peers_python
 HERE = Path(__file__).resolve().parent
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS")}
 _ENVS = {"cartpole": ("CartPole-v1", 16), "lunarlander": ("LunarLander-v3", 16)}
+STEP_SIZE = 1e-12
 _SLOW = {"id": "_slow_env:Slow", "num_envs": 3}
 _ALGORITHMS = {
     "impala": {"rollout": 64},
@@ -113,7 +115,7 @@ def ratios(results: Results, known: Iterable[str]) -> list[str]:
 
 def _ours(algorithm: Any, env: dict[str, Any], workers: int, **changed: Any) -> dict[str, Any]:
     if isinstance(algorithm, str):
-        algorithm = {"name": algorithm, **_ALGORITHMS[algorithm], **changed}
+        algorithm = {"name": algorithm, "learning_rate": STEP_SIZE, **_ALGORITHMS[algorithm], **changed}
     return {"library": "operant", "env": env, "workers": workers, "algorithm": algorithm}
 
 
@@ -219,7 +221,7 @@ def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
             num_env_runners=case["workers"], num_envs_per_env_runner=case["rows"], rollout_fragment_length=64
         )
         .learners(num_learners=0)
-        .training(train_batch_size_per_learner=64 * case["rows"] * case["workers"])
+        .training(train_batch_size_per_learner=64 * case["rows"] * case["workers"], lr=STEP_SIZE)
         .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh"))
         .debugging(seed=0, log_level="ERROR")
         .reporting(min_time_s_per_iteration=1, min_sample_timesteps_per_iteration=0)
@@ -241,7 +243,7 @@ def run_rllib(case: dict[str, Any], seconds: float) -> dict[str, Any]:
 def run_sample_factory(case: dict[str, Any], seconds: float) -> dict[str, Any]:
     from _sample_factory import run  # only its own environment can import it
 
-    return run(case, Clock(seconds))
+    return run(case, Clock(seconds), STEP_SIZE)
 
 
 _RUN = {"operant": run_ours, "rllib": run_rllib, "sample-factory": run_sample_factory}

@@ -3,7 +3,7 @@
     python benchmarks/scores.py                              every row below; what scores.json has is not run again
     python benchmarks/scores.py --presets pendulum-sac --seeds 10
     python benchmarks/scores.py --anew                       ours again, after a change to them
-    python benchmarks/scores.py --table                      runs nothing, shows what scores.json has
+    python benchmarks/scores.py --table                      runs nothing, shows what scores.json has, all seeds
     python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
 The peer is Stable-Baselines3, SBX (its interface on JAX) where that is much quicker to run, or Tianshou for C51 and
@@ -133,6 +133,9 @@ class Results:
     def get(self, library: str, row: str, seed: int) -> dict[str, Any] | None:
         return self.read().get(library, {}).get(row, {}).get(str(seed))
 
+    def seeds(self, library: str, row: str) -> list[int]:
+        return sorted(map(int, self.read().get(library, {}).get(row, {})))
+
     def put(self, library: str, row: str, seed: int, found: dict[str, Any]) -> None:
         with (Path(tempfile.gettempdir()) / "operant-scores.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # others may write their rows at the same time
@@ -231,14 +234,14 @@ def header(
     name = "best" if config["algorithm"]["name"] in ("dqn", "c51", "qrdqn", "rainbow", "apex_dqn") else "last"
     parts = []
     for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
-        if len(ours) == SEEDS:
+        if len(ours) >= SEEDS:
             after = "return" if steps == config["total_steps"] else f"after {steps:,}"
-            beside = f" ({peer.upper()} {written(theirs, name, 0)})" if len(theirs) == SEEDS else ""
-            parts.append(f"{after} {written(ours, name, 0)}{beside}")
+            beside = f" ({peer.upper()} {written(theirs, name, 0)})" if len(theirs) >= SEEDS else ""
+            parts.append(f"{after} {written(ours, name, 0)} of {len(ours)} seeds{beside}")
     if not parts:
         return line
     start = re.sub(r": (return|after) .*", "", line)
-    return f"{start}: {'; '.join(parts)}; IQM of {SEEDS} seeds, {name} weights"
+    return f"{start}: {'; '.join(parts)}; IQM, {name} weights"
 
 
 def write_header(config: dict[str, Any], results: Results) -> None:
@@ -259,12 +262,12 @@ def gather(
     steps: int,
     results: Results,
     runs: tuple[str, ...] = (),
-    seeds: range = range(SEEDS),
+    seeds: range | None = None,
     anew: bool = False,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Ours and the peer's results of one preset, from scores.json or (of the sides in `runs`) made and put there.
 
-    With `anew` ours are made even if they are there.
+    With `anew` ours are made even if they are there. Without `seeds` every one counts that is there.
     """
     config = {**config, "total_steps": steps}
     if config["name"] in WITH_WORKERS:
@@ -278,7 +281,7 @@ def gather(
         ("peer", peer, f"{peer} {pinned(PACKAGES[peer])}", settings),
     ):
         found = []
-        for seed in seeds:
+        for seed in results.seeds(name, row) if seeds is None else seeds:
             one = None if anew and side == "operant" else results.get(name, row, seed)
             several = config["env"]["id"].startswith("mpe2.")  # agents
             there = side == "operant" or not (several or config["algorithm"]["name"] in NOT_THERE)
@@ -302,7 +305,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", nargs="*", default=list(ROWS))
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--first-seed", type=int)
     parser.add_argument("--steps", type=int, help="instead of the preset's own")
     parser.add_argument("--anew", action="store_true", help="run ours also where scores.json has it")
     parser.add_argument("--only", choices=["operant", "peer"], help="run this side; take the other from scores.json")
@@ -328,7 +331,10 @@ def main() -> None:
     for preset in args.presets:
         config = load_config(preset).to_mapping()
         steps = args.steps or ROWS.get(preset) or config["total_steps"]
-        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        seeds = None
+        if runs or args.first_seed is not None:
+            first = args.first_seed or 0
+            seeds = range(first, first + args.seeds)
         ours, theirs = gather(config, steps, results, runs, seeds, args.anew)
         chance = random_return(config["env"], results)
         for name in ("best", "last"):
