@@ -50,8 +50,9 @@ def ensure_peers(name: str = "rl") -> None:
 
 def pinned(package: str) -> str:
     """The version of a peer."""
-    for line in PINS.read_text(encoding="utf-8").splitlines():
-        name, _, version = line.partition("==")
-        if name == package:
-            return version.strip()
-    raise LookupError(f"{PINS.name} does not name {package}")
+    for pins in sorted(HERE.glob("peers-*.txt"), key=lambda path: path != PINS):
+        for line in pins.read_text(encoding="utf-8").splitlines():
+            name, _, version = line.partition("==")
+            if name == package:
+                return version.strip()
+    raise LookupError(f"no peers-*.txt names {package}")

@@ -19,6 +19,11 @@ def train_and_judge(library: str, seed: int, settings: dict[str, Any]) -> dict[s
         found = train_ours(settings, seed)
     elif library == "tianshou":
         found = train_tianshou(settings, seed)
+    elif library == "benchmarl":
+        from _benchmarl import train
+
+        seeds = EVALUATION_SEED + seed, FINAL_SEED + seed
+        found = train(settings, seed, (EPISODES, FINAL_EPISODES), seeds)
     else:
         found = train_peer(library, settings, seed)
     found["curve"] = [round(mean, 1) for mean in found["curve"]]

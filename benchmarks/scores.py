@@ -6,8 +6,9 @@
     python benchmarks/scores.py --table                      runs nothing, shows what scores.json has, all seeds
     python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
 
-The peer is Stable-Baselines3, SBX (its interface on JAX) where that is much quicker to run, or Tianshou for C51 and
-Rainbow; presets that are made for workers run with two of them and have no peer, but APPO our own PPO in one process.
+The peer is Stable-Baselines3, SBX (its interface on JAX) where that is much quicker to run, Tianshou for C51 and
+Rainbow, or BenchMARL, with its own settings, for several agents; presets that are made for workers run with two of
+them and have no peer, but APPO our own PPO in one process.
 Both sides are judged alike, by greedy episodes on seeds of their own: 20 evaluations of 20 episodes over the training,
 then 100 fresh ones with the weights of the best evaluation (`best`: how DQN is to be judged, whose last weights are
 often not its best) and 100 with the last weights (`last`). All evaluations of a training begin from the same starts, so
@@ -29,7 +30,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _peers_rl import ONE_THREAD, PEERS_PYTHON, ensure_peers, pinned
+from _peers_rl import ONE_THREAD, ensure_peers, peers_python, pinned
 from _sb3 import DISTRIBUTIONAL, NOT_THERE, POSITIONS, fingerprint, sb3_settings
 from _scored_trainings import FINAL_EPISODES, FINAL_SEED, train_and_judge
 
@@ -38,7 +39,7 @@ RESULTS = HERE / "scores.json"
 PRESETS = HERE.parent / "src" / "operant" / "training" / "presets"
 SEEDS = 5
 
-# Preset -> steps, where the preset's own would take the peer too long: then both sides make fewer.
+# Preset and changes -> steps, where the preset's own would take the peer too long: then both sides make fewer.
 ROWS: dict[str, int | None] = {
     "cartpole-ppo": None,
     "cartpole-positions-ppo": None,
@@ -79,6 +80,8 @@ ROWS: dict[str, int | None] = {
     "hopper-td3": 100_000,
     "halfcheetah-sac": 100_000,
     "halfcheetah-td3": 100_000,
+    "simple-spread-ppo": 60_000,
+    "simple-spread-maddpg env.arguments.continuous_actions=true": 60_000,  # BenchMARL's takes no others
 }
 _LONG = ("lunarlandercontinuous", "hopper", "halfcheetah")
 QUICKER_IN_SBX = {preset for preset in ROWS if preset.startswith(_LONG) and preset.endswith(("-sac", "-td3"))}
@@ -100,11 +103,16 @@ WITH_WORKERS: dict[str, int | None] = {
 }
 ROWS |= WITH_WORKERS
 OWN_PEERS = {"cartpole-appo": "cartpole-ppo", "lunarlander-appo": "lunarlander-ppo"}
-PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl", "tianshou": "tianshou"}
+PACKAGES = {"sb3": "stable-baselines3", "sbx": "sbx-rl", "tianshou": "tianshou", "benchmarl": "benchmarl"}
+OWN_VENV = ("benchmarl",)
+
+
+def venv_of(library: str) -> str:
+    return library if library in OWN_VENV else "rl"
 
 
 def run_apart(library: str, settings: dict[str, Any], seed: int) -> dict[str, Any] | None:
-    python = sys.executable if library == "operant" else str(PEERS_PYTHON)
+    python = sys.executable if library == "operant" else str(peers_python(venv_of(library)))
     done = subprocess.run(
         [python, __file__, "--work", library, str(seed), json.dumps(settings)],
         capture_output=True,
@@ -252,6 +260,8 @@ def write_header(config: dict[str, Any], results: Results) -> None:
 
 
 def peer_of(preset: str) -> str:
+    if preset.startswith("simple-spread"):
+        return "benchmarl"
     if preset.rpartition("-")[2] in DISTRIBUTIONAL:
         return "tianshou"
     return "sbx" if preset in QUICKER_IN_SBX else "sb3"
@@ -264,17 +274,21 @@ def gather(
     runs: tuple[str, ...] = (),
     seeds: range | None = None,
     anew: bool = False,
+    changed: str = "",
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Ours and the peer's results of one preset, from scores.json or (of the sides in `runs`) made and put there.
 
-    With `anew` ours are made even if they are there. Without `seeds` every one counts that is there.
+    With `anew` ours are made even if they are there. Without `seeds` every one counts that is there. `changed` names
+    the preset with what was changed in it.
     """
     config = {**config, "total_steps": steps}
     if config["name"] in WITH_WORKERS:
         config["workers"] = 2
     settings, peer = sb3_settings(config), peer_of(config["name"])
     row = f"{config['name']} {fingerprint(settings)}"
-    command = f"python benchmarks/scores.py --presets {config['name']} --steps {steps} --seeds 1 --first-seed"
+    command = (
+        f"python benchmarks/scores.py --presets {changed or config['name']} --steps {steps} --seeds 1 --first-seed"
+    )
     both: list[list[dict[str, Any]]] = []
     for side, library, name, given in (
         ("operant", "operant", "operant", config),
@@ -283,8 +297,7 @@ def gather(
         found = []
         for seed in results.seeds(name, row) if seeds is None else seeds:
             one = None if anew and side == "operant" else results.get(name, row, seed)
-            several = config["env"]["id"].startswith("mpe2.")  # agents
-            there = side == "operant" or not (several or config["algorithm"]["name"] in NOT_THERE)
+            there = side == "operant" or peer == "benchmarl" or config["algorithm"]["name"] not in NOT_THERE
             if one is None and side in runs and there:
                 one = run_apart(library, given, seed)
                 if one is not None:
@@ -320,25 +333,28 @@ def main() -> None:
 
     runs: tuple[str, ...] = () if args.table or args.headers else (args.only,) if args.only else ("operant", "peer")
     if "peer" in runs:
-        ensure_peers()
+        for name in sorted({venv_of(peer_of(preset)) for preset in args.presets}):
+            ensure_peers(name)
     results = Results(RESULTS)
     if args.headers:
         for preset in ROWS:
-            write_header(load_config(preset).to_mapping(), results)
+            if " " not in preset:
+                write_header(load_config(preset).to_mapping(), results)
         return
     print("| preset | steps | judged | seeds | Operant | seeds | peer, same settings | |")
     print("|---|---:|---|---:|---:|---:|---:|---|")
     for preset in args.presets:
-        config = load_config(preset).to_mapping()
+        name, *changes = preset.split()
+        config = load_config(name, changes).to_mapping()
         steps = args.steps or ROWS.get(preset) or config["total_steps"]
         seeds = None
         if runs or args.first_seed is not None:
             first = args.first_seed or 0
             seeds = range(first, first + args.seeds)
-        ours, theirs = gather(config, steps, results, runs, seeds, args.anew)
+        ours, theirs = gather(config, steps, results, runs, seeds, args.anew, repr(preset) if changes else "")
         chance = random_return(config["env"], results)
-        for name in ("best", "last"):
-            print(table_line(preset, steps, name, ours, theirs, chance), flush=True)
+        for judged in ("best", "last"):
+            print(table_line(preset, steps, judged, ours, theirs, chance), flush=True)
 
 
 if __name__ == "__main__":
