@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -53,6 +57,13 @@ def test_a_module_with_parallel_env_is_an_environment() -> None:
     np.testing.assert_allclose(step.episodes.returns, step.info["agent_returns"].sum(axis=1))
     assert (step.obs["agent_0"] != step.next_obs["agent_0"]).any()
     env.close()
+
+
+def test_without_a_screen_nothing_complains_of_it() -> None:
+    without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name and "SDL" not in name}
+    making = "from operant.envs import make_env; make_env('mpe2.simple_spread_v3').reset(0)"
+    done = subprocess.run([sys.executable, "-c", making], env=without, capture_output=True, text=True, check=True)
+    assert not done.stderr
 
 
 def test_agents_come_and_go() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -128,6 +129,7 @@ def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
     if ":" in target:
         return _import(target), target
     if _is_module(target):
+        _expect_no_screen()
         return _import(f"{target}:parallel_env"), target
     if "." in target and _is_module(target.rpartition(".")[0]):
         return _import(":".join(target.rpartition(".")[::2])), target
@@ -139,6 +141,12 @@ def _maker(target: str | Callable[..., Any]) -> tuple[Callable[..., Any], str]:
         f"there is no environment {target!r}{nearest(target, known)}; "
         "give a Gymnasium id, an entry point of 'operant.envs', or 'package.module:callable'"
     )
+
+
+def _expect_no_screen() -> None:
+    """Have pygame draw to memory where there is no screen: environments of mpe2 start it, and it complains of that."""
+    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")) and sys.platform == "linux":
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _registered(name: str) -> Callable[..., Any]:
