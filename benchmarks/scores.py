@@ -4,7 +4,7 @@
     python benchmarks/scores.py --presets pendulum-sac --seeds 10
     python benchmarks/scores.py --anew                       ours again, after a change to them
     python benchmarks/scores.py --table                      runs nothing, shows what scores.json has, all seeds
-    python benchmarks/scores.py --headers                    what was measured, into the first lines of the presets
+    python benchmarks/scores.py --write                      what was measured, into docs and presets' first lines
 
 The peer is Stable-Baselines3, SBX (its interface on JAX) where that is much quicker to run, Tianshou for C51 and
 Rainbow, or BenchMARL, with its own settings, for several agents; presets that are made for workers run with two of
@@ -37,6 +37,11 @@ from _scored_trainings import FINAL_EPISODES, FINAL_SEED, train_and_judge
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "scores.json"
 PRESETS = HERE.parent / "src" / "operant" / "training" / "presets"
+DOCS = HERE.parent / "docs" / "algorithms.md"
+TABLE_HEAD = (
+    "| preset | steps | judged | seeds | Operant | seeds | peer, same settings | |",
+    "|---|---:|---|---:|---:|---:|---:|---|",
+)
 SEEDS = 5
 
 # Preset and changes -> steps, where the preset's own would take the peer too long: then both sides make fewer.
@@ -259,6 +264,25 @@ def write_header(config: dict[str, Any], results: Results) -> None:
     path.write_text(f"{header(config, measured, line)}\n{rest}", encoding="utf-8")
 
 
+def write_table(results: Results) -> None:
+    """Every row that was measured in one process, in place of the table of the docs."""
+    from operant.training import load_config
+
+    lines = list(TABLE_HEAD)
+    for preset in (one for one in ROWS if one not in WITH_WORKERS):
+        name, *changes = preset.split()
+        config = load_config(name, changes).to_mapping()
+        for steps in sorted({ROWS[preset] or config["total_steps"], config["total_steps"]}):
+            ours, theirs = gather(config, steps, results)
+            chance = random_return(config["env"], results)
+            if ours:
+                lines += [table_line(preset, steps, judged, ours, theirs, chance) for judged in ("best", "last")]
+    text = DOCS.read_text(encoding="utf-8")
+    before, _, rest = text.partition(TABLE_HEAD[0])
+    _, end, after = rest.partition("\n\n")
+    DOCS.write_text(before + "\n".join(lines) + end + after, encoding="utf-8")
+
+
 def peer_of(preset: str) -> str:
     if preset.startswith("simple-spread"):
         return "benchmarl"
@@ -323,7 +347,7 @@ def main() -> None:
     parser.add_argument("--anew", action="store_true", help="run ours also where scores.json has it")
     parser.add_argument("--only", choices=["operant", "peer"], help="run this side; take the other from scores.json")
     parser.add_argument("--table", action="store_true", help="run nothing, show what scores.json has")
-    parser.add_argument("--headers", action="store_true", help="run nothing, write the figures into the presets")
+    parser.add_argument("--write", action="store_true", help="run nothing, write the figures into docs and presets")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
@@ -331,18 +355,18 @@ def main() -> None:
         return
     from operant.training import load_config
 
-    runs: tuple[str, ...] = () if args.table or args.headers else (args.only,) if args.only else ("operant", "peer")
+    runs: tuple[str, ...] = () if args.table or args.write else (args.only,) if args.only else ("operant", "peer")
     if "peer" in runs:
         for name in sorted({venv_of(peer_of(preset)) for preset in args.presets}):
             ensure_peers(name)
     results = Results(RESULTS)
-    if args.headers:
+    if args.write:
         for preset in ROWS:
             if " " not in preset:
                 write_header(load_config(preset).to_mapping(), results)
+        write_table(results)
         return
-    print("| preset | steps | judged | seeds | Operant | seeds | peer, same settings | |")
-    print("|---|---:|---|---:|---:|---:|---:|---|")
+    print("\n".join(TABLE_HEAD))
     for preset in args.presets:
         name, *changes = preset.split()
         config = load_config(name, changes).to_mapping()
