@@ -100,16 +100,15 @@ class Training:
         self.process.wait()
 
 
-class Other:
-    """Another user's actor."""
-
-    def is_here(self) -> bool:
-        return True
-
-
 @pytest.mark.timeout(1800)
 def test_a_training_goes_on_through_the_loss_of_nodes(head: Head, tmp_path: Path) -> None:
     import ray
+
+    class Other:
+        """Another user's actor; in here, so that Ray sends the class itself and imports no module of tests."""
+
+        def is_here(self) -> bool:
+            return True
 
     with further_node(head, "127.0.0.3", num_cpus=1) as second, Training(head, tmp_path) as training:
         wait_until(training.step, "the first steps", 180)
