@@ -22,8 +22,6 @@ from torchrl.envs import ExplorationType, PettingZooWrapper, set_exploration_typ
 
 __all__ = ["train"]
 
-JUDGED_EVERY = 6_000  # one of its rounds
-
 
 class _Spread(PettingZooClass):
     """Its task, with the environments of mpe2: those that it names itself are gone from PettingZoo."""
@@ -48,10 +46,9 @@ class _Judge(Callback):  # type: ignore[misc]
         self.best: dict[str, Any] = {}
 
     def on_train_end(self, training_td: Any, group: str) -> None:
-        if self.experiment.total_frames % JUDGED_EVERY == 0:
-            self.means.append(self._judge(self.experiment.policy))
-            if self.means[-1] > max(self.means[:-1], default=-float("inf")):  # the first of equals, as ours
-                self.best = copy.deepcopy(self.experiment.policy.state_dict())
+        self.means.append(self._judge(self.experiment.policy))
+        if self.means[-1] > max(self.means[:-1], default=-float("inf")):  # the first of equals, as ours
+            self.best = copy.deepcopy(self.experiment.policy.state_dict())
 
 
 def train(settings: dict[str, Any], seed: int, episodes: tuple[int, int], seeds: tuple[int, int]) -> dict[str, Any]:

@@ -51,6 +51,7 @@ def run(case: dict[str, Any], clock: Any, step_size: float) -> dict[str, float]:
             runner.run()
         except KeyboardInterrupt:
             pass
-        for process in psutil.Process().children(recursive=True):  # it would end them one after the other, in seconds
-            process.kill()
+        finally:
+            for process in psutil.Process().children(recursive=True):  # it would end them one after the other
+                process.kill()
     return clock.figures()
