@@ -1,7 +1,6 @@
 """A case of `distributed.py` by Sample Factory's APPO; runs in an environment of its own, which it needs.
 
-It asks for a Gymnasium below 1, so that its LunarLander is v2: the same task, but for exhaust that is simulated even
-where nobody looks.
+It asks for a Gymnasium below 1, so that its LunarLander is v2.
 """
 
 from __future__ import annotations
