@@ -71,3 +71,15 @@ def test_contacts_are_left_out_only_where_nothing_can_touch():
     contact = pytest.importorskip("mujoco").mjtDisableBit.mjDSBL_CONTACT
     left_out = {name: bool(MujocoFunction(name)._model.opt.disableflags & contact) for name in ("swimmer", "hopper")}
     assert left_out == {"swimmer": True, "hopper": False}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["hopper", "walker2d", "ant"])
+def test_leaving_out_islands_changes_no_bit(name):
+    island = int(pytest.importorskip("mujoco").mjtDisableBit.mjDSBL_ISLAND)
+    function = MujocoFunction(name)
+    weights = np.random.default_rng(3).uniform(-0.2, 0.2, function.dims)
+    without = function.returns(weights, 5, 2)
+    assert function._model.opt.disableflags & island
+    function._model.opt.disableflags &= ~island
+    assert function.returns(weights, 5, 2) == without

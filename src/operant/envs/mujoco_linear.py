@@ -155,6 +155,9 @@ class MujocoFunction:
         if not _may_touch(self._model):
             # Then looking for contacts, which is a tenth of the time, changes nothing.
             self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+        if self._model.ntree == 1:
+            # One body has one island of constraints: looking for more takes up to a tenth and changes nothing.
+            self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ISLAND
         self._data: Any = mujoco.MjData(self._model)
         self._observe = _OBSERVERS.get(name, _plain_observation)
         size = len(self._observe(self._task, self._data))
