@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,18 @@ from _sb3 import make_model, make_vector_env
 
 EPISODES, JUDGEMENTS, FINAL_EPISODES = 20, 20, 100
 EVALUATION_SEED, FINAL_SEED = 1_000_000, 2_000_000
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Box2D takes several times as long for a lander that lies still, with speeds that are almost nothing."""
+    import torch
+
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def train_and_judge(library: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +96,8 @@ def train_peer(library: str, settings: dict[str, Any], seed: int) -> dict[str, A
 
     def judged(env: Any, episodes: int) -> float:
         env.seed(seeds[id(env)])
-        returns, _ = evaluate_policy(model, env, episodes, return_episode_rewards=True, warn=False)
+        with flushed_denormals():
+            returns, _ = evaluate_policy(model, env, episodes, return_episode_rewards=True, warn=False)
         return float(np.mean(returns))
 
     def weights() -> Any:
@@ -117,17 +132,22 @@ def train_tianshou(settings: dict[str, Any], seed: int) -> dict[str, Any]:
 
     total = settings["total_steps"]
     trainer = Trainer(settings, seed)
+
+    def judged(episodes: int, first: int) -> float:
+        with flushed_denormals():
+            return trainer.judge(episodes, first)
+
     means: list[float] = []
     best: dict[str, Any] = {}
     for number in range(1, JUDGEMENTS + 1):
         trainer.learn(number * total // JUDGEMENTS)
-        means.append(trainer.judge(EPISODES, EVALUATION_SEED + seed))
+        means.append(judged(EPISODES, EVALUATION_SEED + seed))
         if means[-1] > max(means[:-1], default=-float("inf")):  # the first of equals, as ours
             best = trainer.weights()
-    last = trainer.judge(FINAL_EPISODES, FINAL_SEED + seed)
+    last = judged(FINAL_EPISODES, FINAL_SEED + seed)
     trainer.load_weights(best)
     return {
-        "best": trainer.judge(FINAL_EPISODES, FINAL_SEED + seed),
+        "best": judged(FINAL_EPISODES, FINAL_SEED + seed),
         "last": last,
         "steps": trainer.steps,
         "curve": means,

@@ -1,10 +1,10 @@
 """How near cloning and GAIL come to the expert whose episodes they learn from, an agent of our own.
 
-    python benchmarks/imitation.py [pendulum hopper] [--seeds 5] [--episodes 50]
+    python benchmarks/imitation.py [pendulum hopper] [--seeds 5] [--first-seed 0] [--episodes 50]
 
 The expert is trained once and its episodes are kept in --folder; what every seed came to is one line of
 `imitation.jsonl` beside this file, so that a run that was stopped goes on. Returns are of 100 greedy episodes with the
-last weights.
+last weights, the expert's with its best ones, which were recorded, from the same starts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _scored_trainings import FINAL_SEED, train_ours
+from _scored_trainings import EPISODES, FINAL_EPISODES, FINAL_SEED, train_ours
 from scores import RESULTS, Results, random_return
 
 KEPT = Path(__file__).with_name("imitation.jsonl")
 # Task -> the expert's preset and steps. Its seed is none of those that learn from it.
-EXPERTS = {"pendulum": ("pendulum-sac", None), "hopper": ("hopper-sac", 300_000)}
+EXPERTS = {"pendulum": ("pendulum-sac", None), "hopper": ("hopper-trpo", 400_000)}
 EXPERT_SEED = 100
 
 
@@ -44,12 +44,17 @@ def record_expert(task: str, episodes: int, folder: Path) -> Path:
     return file
 
 
-def expert_return(file: Path) -> float:
-    import numpy as np
+def expert_return(task: str, folder: Path, seed: int) -> float:
+    from operant.envs import make_env
+    from operant.training import load_policy
+    from operant.training.evaluating import evaluate
 
-    with np.load(file) as data:
-        ends = data["terminated"] | data["truncated"]
-        return float(data["reward"].sum() / ends.sum())
+    expert = load_policy("last", folder / task / ".operant")
+    expert.env.close()
+    env = make_env(expert.config.env.id, EPISODES)
+    found = evaluate(expert.policy, env, FINAL_EPISODES, FINAL_SEED + seed, normalizer=expert.normalizer)
+    env.close()
+    return found.mean
 
 
 def kept() -> dict[tuple[str, int, int], dict[str, Any]]:
@@ -62,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=list(EXPERTS), metavar="TASK", help=", ".join(EXPERTS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=50, help="of the expert's, to learn from")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "operant-imitation")
     args = parser.parse_args()
@@ -72,13 +78,14 @@ def main() -> None:
         file = record_expert(task, args.episodes, args.folder)
         for preset in (f"{task}-bc", f"{task}-gail"):
             config = load_config(preset, [f"algorithm.expert={file}"]).to_mapping()
-            for seed in range(args.seeds):
+            for seed in range(args.first_seed, args.first_seed + args.seeds):
                 if (preset, args.episodes, seed) in kept():
                     continue
                 began = time.process_time()
                 found = train_ours(config, seed)
                 one = {"preset": preset, "episodes": args.episodes, "seed": seed, "last": round(found["last"], 2)}
-                one |= {"expert": round(expert_return(file), 2), "cpu": round(time.process_time() - began, 1)}
+                one["cpu"] = round(time.process_time() - began, 1)
+                one["expert"] = round(expert_return(task, args.folder, seed), 2)
                 with KEPT.open("a", encoding="utf-8") as log:
                     log.write(json.dumps(one) + "\n")
             lasts = [one for key, one in kept().items() if key[:2] == (preset, args.episodes)]

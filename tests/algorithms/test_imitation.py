@@ -215,6 +215,32 @@ def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
         train(config, root=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        (
+            "obs",
+            lambda obs: np.where(np.arange(len(obs))[:, None] == 3, np.nan, obs),
+            "obs in .* is not finite in row 3",
+        ),
+        ("action", lambda action: action + 0.5, "actions are not all whole numbers from 0 to 2"),
+        ("action", lambda action: action + 7, "actions are not all whole numbers from 0 to 2"),
+        ("reward", lambda reward: reward.astype(str), "reward in .* holds no numbers"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["bc", "gail"])
+def test_a_recording_with_a_fault_is_refused_before_anything_is_learned(tmp_path, expert, algorithm, name, change, why):
+    recorded = read_recorded(expert)
+    np.savez(tmp_path / "faulty.npz", **{**recorded, name: change(recorded[name])})
+    config = {
+        "env": {"id": IDENTITY},
+        "algorithm": {"name": algorithm, "expert": str(tmp_path / "faulty.npz")},
+        "total_steps": 10,
+    }
+    with pytest.raises(UsageError, match=why):
+        train(config, root=tmp_path)
+
+
 def test_machins_words():
     _, settings = find_algorithm("gail")
     found, _ = from_machin(settings, {"expert_trajectory_path": "trajectory.data", "discriminator_update_times": 2})

@@ -214,6 +214,10 @@ def recorded_actions(policy: Policy, action: Array) -> Array:
     spec = policy.actions
     if action.shape[1:] != spec.shape:
         raise ValueError(f"actions have the shape {action.shape[1:]}, not {spec.shape}")
-    if spec.discrete and ((action < 0) | (action >= np.reshape(spec.sizes, (1, *spec.shape)))).any():
-        raise ValueError(f"actions are not among the {spec.sizes} that there are")
+    if spec.discrete:
+        chosen = action.astype(np.int64)
+        if ((chosen != action) | (chosen < 0) | (chosen >= np.reshape(spec.sizes, (1, *spec.shape)))).any():
+            options = " and ".join(f"0 to {size - 1}" for size in spec.sizes)
+            raise ValueError(f"actions are not all whole numbers from {options}")
+        action = chosen
     return policy.from_env(action)

@@ -163,7 +163,8 @@ class _Imitating(OnPolicy):
         super().__init__(*args, **options)
         if not self.settings.expert:
             raise UsageError(
-                "GAIL learns from recorded episodes: algorithm.expert=FILE (`operant record RUN` makes it)"
+                "GAIL learns from recorded episodes: algorithm.expert=FILE, or expert_trajectory_path in a config of "
+                "Machin's (`operant record RUN` makes the file)"
             )
         recorded = read_recorded(
             self.settings.expert,

@@ -165,6 +165,12 @@ def read_recorded(
     count = len(recorded["reward"]) if np.ndim(recorded["reward"]) else 0
     if not count or any(np.ndim(leaf) == 0 or len(leaf) != count for _, leaf in tree_leaves(recorded)):
         raise UsageError(f"{path} has arrays of different lengths, or none at all; each has a row for each transition")
+    for name, leaf in tree_leaves(recorded):
+        if leaf.dtype.kind not in "biuf":
+            raise UsageError(f"{name} in {path} holds no numbers but {leaf.dtype}")
+        if leaf.dtype.kind == "f" and not (finite := np.isfinite(leaf)).all():
+            row = int(np.argmin(finite.reshape(count, -1).all(axis=1)))
+            raise UsageError(f"{name} in {path} is not finite in row {row:,}")
     try:
         if adapt is not None:
             recorded |= {name: adapt(recorded[name]) for name in ("obs", "next_obs")}
@@ -179,6 +185,8 @@ def _read_npz(path: str | Path) -> dict[str, Any]:
     try:
         with os.fdopen(open_regular(Path(path)), "rb") as file:
             arrays = read_arrays(file, packed=True)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}; `operant record RUN --output {path}` makes it") from None
     except (OperantError, OSError) as error:
         raise UsageError(f"{path} holds no recorded transitions: {error}") from None
     recorded: dict[str, Any] = {}
