@@ -106,6 +106,8 @@ def test_runs_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None
     assert row["id"] == run_id and row["tags"] == ["demo"]
     assert row["started"] <= row["ended"]
     assert json.loads(command("runs", "--json", "--tag", "other").stdout) == []
+    assert json.loads(command("runs", "list", "--json", "--tag", "other").stdout) == []
+    assert json.loads(command("runs", "--json", "list", "--last", "1").stdout) == [row]
     assert len(json.loads(command("runs", "--json", "--status", "finished", "--last", "5").stdout)) == 1
 
 

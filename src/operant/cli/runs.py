@@ -14,14 +14,10 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    _common(parser)
-    parser.add_argument(
-        "--status", help="only runs with this status (RUNNING, FINISHED, STOPPED, ERROR, KILLED, SILENT)"
-    )
-    parser.add_argument("--tag", action="append", default=[], help="only runs with this tag; may be given again")
-    parser.add_argument("--last", type=int, metavar="N", help="only the newest N")
+    _listing(parser)
     parser.set_defaults(action=_list)
-    actions = parser.add_subparsers(title="actions", metavar="")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    _listing(actions.add_parser("list", help="list them, as without an action"), default=argparse.SUPPRESS)
     show = actions.add_parser("show", help="show one run: what it is, its settings, its scalars")
     show.add_argument("id", help="the run's id, the start of it, or `last`")
     show.add_argument(
@@ -40,6 +36,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     return int(args.action(args))
+
+
+def _listing(parser: argparse.ArgumentParser, **options: Any) -> None:
+    _common(parser, **options)
+    parser.add_argument(
+        "--status", help="only runs with this status (RUNNING, FINISHED, STOPPED, ERROR, KILLED, SILENT)", **options
+    )
+    parser.add_argument(
+        "--tag", action="append", help="only runs with this tag; may be given again", **{"default": [], **options}
+    )
+    parser.add_argument("--last", type=int, metavar="N", help="only the newest N", **options)
 
 
 def _common(parser: argparse.ArgumentParser, **options: Any) -> None:
