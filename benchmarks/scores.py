@@ -39,7 +39,7 @@ RESULTS = HERE / "scores.json"
 PRESETS = HERE.parent / "src" / "operant" / "training" / "presets"
 DOCS = HERE.parent / "docs" / "algorithms.md"
 TABLE_HEAD = (
-    "| preset | steps | judged | seeds | Operant | seeds | peer, same settings | |",
+    "| preset | steps | judged | seeds | Operant | seeds | peer | |",
     "|---|---:|---|---:|---:|---:|---:|---|",
 )
 SEEDS = 5
@@ -60,9 +60,9 @@ ROWS: dict[str, int | None] = {
     "acrobot-qrdqn": 30_000,
     "acrobot-rainbow": None,
     "acrobot-trpo": None,
-    "lunarlander-c51": None,
-    "lunarlander-qrdqn": None,
-    "lunarlander-rainbow": None,
+    "lunarlander-c51": 50_000,
+    "lunarlander-qrdqn": 30_000,
+    "lunarlander-rainbow": 50_000,
     "lunarlander-trpo": None,
     "hopper-trpo": 200_000,
     "cartpole-a2c": 100_000,
