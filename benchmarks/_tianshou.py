@@ -1,7 +1,8 @@
 """One of our configs as a Tianshou 2 training on one environment kind with choices; runs in the peers' environment.
 
-Settings come in SB3's words (see `_sb3.sb3_settings`). Tianshou's PPO has no falling clip range, so its stays, and its
-C51 and Rainbow do not limit the norm of a gradient.
+Settings come in SB3's words (see `_sb3.sb3_settings`). Tianshou's PPO has no falling clip range, so its stays. Its C51
+and Rainbow do not limit the norm of a gradient and choose the next action by the network that learns (`double`); one
+mistake of theirs is mended here (`NSteps`).
 """
 
 from __future__ import annotations
@@ -135,7 +136,19 @@ class Trainer:
             v_min=given["value_min"],
             v_max=given["value_max"],
         )
-        self._algorithm = (RainbowDQN if rainbow else C51)(
+
+        class NSteps(RainbowDQN if rainbow else C51):  # type: ignore[misc]
+            """Bootstraps from where the n steps end: 2.0.1 adds n rewards, then takes the value one step on."""
+
+            def _target_q(self, buffer: Any, indices: Any) -> Any:
+                self._after = buffer[indices].obs_next
+                return super()._target_q(buffer, indices)
+
+            def _target_dist(self, batch: Any) -> Any:
+                batch.obs_next = self._after
+                return super()._target_dist(batch)
+
+        self._algorithm = NSteps(
             policy=policy,
             optim=AdamOptimizerFactory(lr=given["learning_rate"]),
             gamma=given["gamma"],

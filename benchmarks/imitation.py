@@ -1,6 +1,6 @@
 """How near cloning and GAIL come to the expert whose episodes they learn from, an agent of our own.
 
-    python benchmarks/imitation.py [pendulum hopper] [--seeds 5] [--first-seed 0] [--episodes 50]
+    python benchmarks/imitation.py [pendulum-bc hopper-gail ...] [--seeds 5] [--first-seed 0] [--episodes 50]
 
 The expert is trained once and its episodes are kept in --folder; what every seed came to is one line of
 `imitation.jsonl` beside this file, so that a run that was stopped goes on. Returns are of 100 greedy episodes with the
@@ -21,6 +21,7 @@ from typing import Any
 from _scored_trainings import EPISODES, FINAL_EPISODES, FINAL_SEED, train_ours
 from scores import RESULTS, Results, random_return
 
+PRESETS = ("pendulum-bc", "pendulum-gail", "hopper-bc", "hopper-gail")
 KEPT = Path(__file__).with_name("imitation.jsonl")
 # Task -> the expert's preset and steps. Its seed is none of those that learn from it.
 EXPERTS = {"pendulum": ("pendulum-sac", None), "hopper": ("hopper-trpo", 400_000)}
@@ -65,7 +66,7 @@ def kept() -> dict[tuple[str, int, int], dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", default=list(EXPERTS), metavar="TASK", help=", ".join(EXPERTS))
+    parser.add_argument("presets", nargs="*", default=list(PRESETS), metavar="PRESET", help=", ".join(PRESETS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=50, help="of the expert's, to learn from")
@@ -74,22 +75,22 @@ def main() -> None:
     from operant.training import load_config
 
     print("| preset | seeds | IQM and interval | expert | random |\n|---|---:|---:|---:|---:|")
-    for task in args.tasks:
+    for preset in args.presets:
+        task = preset.partition("-")[0]
         file = record_expert(task, args.episodes, args.folder)
-        for preset in (f"{task}-bc", f"{task}-gail"):
-            config = load_config(preset, [f"algorithm.expert={file}"]).to_mapping()
-            for seed in range(args.first_seed, args.first_seed + args.seeds):
-                if (preset, args.episodes, seed) in kept():
-                    continue
-                began = time.process_time()
-                found = train_ours(config, seed)
-                one = {"preset": preset, "episodes": args.episodes, "seed": seed, "last": round(found["last"], 2)}
-                one["cpu"] = round(time.process_time() - began, 1)
-                one["expert"] = round(expert_return(task, args.folder, seed), 2)
-                with KEPT.open("a", encoding="utf-8") as log:
-                    log.write(json.dumps(one) + "\n")
-            lasts = [one for key, one in kept().items() if key[:2] == (preset, args.episodes)]
-            print(_line(preset, lasts, random_return(config["env"], Results(RESULTS))), flush=True)
+        config = load_config(preset, [f"algorithm.expert={file}"]).to_mapping()
+        for seed in range(args.first_seed, args.first_seed + args.seeds):
+            if (preset, args.episodes, seed) in kept():
+                continue
+            began = time.process_time()
+            found = train_ours(config, seed)
+            one = {"preset": preset, "episodes": args.episodes, "seed": seed, "last": round(found["last"], 2)}
+            one["cpu"] = round(time.process_time() - began, 1)
+            one["expert"] = round(expert_return(task, args.folder, seed), 2)
+            with KEPT.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(one) + "\n")
+        lasts = [one for key, one in kept().items() if key[:2] == (preset, args.episodes)]
+        print(_line(preset, lasts, random_return(config["env"], Results(RESULTS))), flush=True)
 
 
 def _line(preset: str, found: list[dict[str, Any]], chance: float) -> str:
