@@ -178,9 +178,12 @@ def make_model(settings: dict[str, Any], seed: int, library: str = "sb3") -> Any
         policy["n_critics"] = arguments.pop("critics")
         if scale := arguments.pop("noise_scale", 0.0):
             arguments["action_noise"] = _gaussian(scale, env.action_space.shape)
+    elif algorithm == "trpo" and hasattr(env.action_space, "low"):
+        for name in ("target_kl", "cg_damping"):  # its KL is the mean over an action's axes, not their sum
+            arguments[name] /= env.action_space.shape[0]
     elif algorithm == "qrdqn":
         policy["n_quantiles"] = arguments.pop("n_quantiles")
-    elif algorithm != "dqn":
+    if algorithm not in (*CONTINUOUS, "dqn", "qrdqn"):
         policy |= {"ortho_init": model["orthogonal"]}
     if hasattr(env.action_space, "low") and (algorithm not in CONTINUOUS or arguments.get("use_sde")):
         policy["log_std_init"] = model["log_std"]

@@ -43,6 +43,7 @@ TABLE_HEAD = (
     "|---|---:|---|---:|---:|---:|---:|---|",
 )
 SEEDS = 5
+WRITTEN = {"tianshou": "Tianshou", "benchmarl": "BenchMARL"}
 
 # Preset and changes -> steps, where the preset's own would take the peer too long: then both sides make fewer.
 ROWS: dict[str, int | None] = {
@@ -249,7 +250,7 @@ def header(
     for steps, (ours, theirs) in sorted(measured.items(), reverse=True):
         if len(ours) >= SEEDS:
             after = "return" if steps == config["total_steps"] else f"after {steps:,}"
-            beside = f" ({peer.upper()} {written(theirs, name, 0)})" if len(theirs) >= SEEDS else ""
+            beside = f" ({WRITTEN.get(peer, peer.upper())} {written(theirs, name, 0)})" if len(theirs) >= SEEDS else ""
             parts.append(f"{after} {written(ours, name, 0)} of {len(ours)} seeds{beside}")
     if not parts:
         return line

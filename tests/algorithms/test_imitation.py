@@ -226,12 +226,13 @@ def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
         ("action", lambda action: action + 0.5, "actions are not all whole numbers from 0 to 2"),
         ("action", lambda action: action + 7, "actions are not all whole numbers from 0 to 2"),
         ("reward", lambda reward: reward.astype(str), "reward in .* holds no numbers"),
+        ("obs/more", lambda obs: obs, "has obs as one array and as entries of a dict"),
     ],
 )
 @pytest.mark.parametrize("algorithm", ["bc", "gail"])
 def test_a_recording_with_a_fault_is_refused_before_anything_is_learned(tmp_path, expert, algorithm, name, change, why):
     recorded = read_recorded(expert)
-    np.savez(tmp_path / "faulty.npz", **{**recorded, name: change(recorded[name])})
+    np.savez(tmp_path / "faulty.npz", **{**recorded, name: change(recorded[name.partition("/")[0]])})
     config = {
         "env": {"id": IDENTITY},
         "algorithm": {"name": algorithm, "expert": str(tmp_path / "faulty.npz")},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.cluster.prometheus import free_port
@@ -28,12 +29,15 @@ from operant.errors import UsageError
 
 
 class Job:
-    """`home.py` with a program, as it runs beside it on a cluster."""
+    """`home.py` with a program, as it runs beside it on a cluster, where the first port is another program's."""
+
+    taken: ClassVar[int]
 
     def __init__(self, folder: Path, program: str, *, awaited: bool = True) -> None:
-        self.port, self.token = free_port(), "t" * 43
+        self.ports, self.token = [self.taken, free_port()], "t" * 43
         (folder / "home.py").write_bytes(Path(home.__file__).read_bytes())
-        (folder / "home.json").write_text(json.dumps({"port": self.port, "token": self.token, "awaited": awaited}))
+        config = {"ports": self.ports, "token": self.token, "awaited": awaited}
+        (folder / "home.json").write_text(json.dumps(config))
         env = {**os.environ, "TMPDIR": str(folder)}
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(folder / "home.py"), "--", "sh", "-c", program],
@@ -41,7 +45,18 @@ class Job:
         )  # fmt: skip
 
     def fetcher(self, root: Path, said: list[str]) -> Fetcher:
-        return Fetcher(root, root / "known.json", self.token, lambda: ("127.0.0.1", self.port), said.append)
+        return Fetcher(root, root / "known.json", self.token, self._place, said.append)
+
+    def _place(self, failed: int) -> tuple[str, int]:
+        return "127.0.0.1", self.ports[failed % 2]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def another_program() -> Iterator[None]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        Job.taken = one.getsockname()[1]
+        yield
 
 
 def test_files_come_as_they_grow_and_the_job_waits_for_the_last(tmp_path: Path) -> None:
@@ -123,7 +138,7 @@ def test_without_the_token_nothing_is_told(tmp_path: Path) -> None:
     job = Job(tmp_path, "exec sleep 60", awaited=False)
 
     def status(path: str, token: str) -> int:
-        request = urllib.request.Request(f"http://127.0.0.1:{job.port}{path}", headers={"Authorization": token})
+        request = urllib.request.Request(f"http://127.0.0.1:{job.ports[1]}{path}", headers={"Authorization": token})
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return int(answer.status)
@@ -177,9 +192,9 @@ def test_what_comes_from_a_pod_stays_in_its_place(tmp_path: Path) -> None:
     ]  # fmt: skip
     said: list[str] = []
     with hostile([[path, 6, 1] for path in paths]) as port:
-        fetcher = Fetcher(root, root / "known.json", "t", lambda: ("127.0.0.1", port), said.append)
+        fetcher = Fetcher(root, root / "known.json", "t", lambda _: ("127.0.0.1", port), said.append)
         assert fetcher.fetch() is False
-        again = Fetcher(root, root / "known.json", "t", lambda: ("127.0.0.1", port), said.append)
+        again = Fetcher(root, root / "known.json", "t", lambda _: ("127.0.0.1", port), said.append)
         assert again.fetch() is False, "fetching is gone on with by another process"
     assert (root / "runs" / "mine" / "x.seg").read_text() == "mine"
     assert (root / "runs" / "new" / "good.seg").read_text() == "theirs"
@@ -199,7 +214,7 @@ def test_nonsense_from_a_pod_does_not_end_the_fetching(
     asked: list[int] = []
     with hostile(files) as port:
 
-        def connect() -> tuple[str, int]:
+        def connect(_: int) -> tuple[str, int]:
             asked.append(port)
             return "127.0.0.1", port
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from operant.envs.making import make_env
 from operant.envs.mujoco_linear import MUJOCO_TASKS, MujocoFunction
 from operant.errors import ConfigError
 
@@ -83,3 +84,26 @@ def test_leaving_out_islands_changes_no_bit(name):
     assert function._model.opt.disableflags & island
     function._model.opt.disableflags &= ~island
     assert function.returns(weights, 5, 2) == without
+
+
+def test_mujoco_times_itself_only_by_a_clock_of_the_users():
+    mujoco = pytest.importorskip("mujoco")
+    timer = int(mujoco.mjtTimer.mjTIMER_STEP)
+    try:
+        mujoco.set_mjcb_time(None)  # MuJoCo's own
+        timed = MujocoFunction("swimmer", 1)
+        mujoco.set_mjcb_time(None)
+        returned = timed.returns(np.full(timed.dims, 0.1), 5, 1)
+        assert timed._data.timer[timer].duration > 0
+        env = make_env("Hopper-v5", 1)
+        assert timed.returns(np.full(timed.dims, 0.1), 5, 1) == returned
+        assert timed._data.timer[timer].duration == 0
+        ticks = iter(range(10**9))
+        mujoco.set_mjcb_time(lambda: next(ticks))
+        make_env("Hopper-v5", 1).close()
+        env.reset()
+        timed.returns(np.full(timed.dims, 0.1), 5, 1)
+        assert timed._data.timer[timer].duration > 0
+        env.close()
+    finally:
+        mujoco.set_mjcb_time(None)

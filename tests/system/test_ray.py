@@ -256,7 +256,9 @@ def test_a_job_is_followed_over_a_cut_and_its_run_comes_home(head: Head, tmp_pat
     assert "files: ['.operant-job', 'walk.py'] blue" in lines
     steps = [line for line in lines if line.startswith("step")]
     assert steps == [f"step {number}" for number in range(20)], "each line once, though the connection was cut"
-    (run,) = (tmp_path / ".operant" / "runs").iterdir()
+    runs = list((tmp_path / ".operant").glob("runs/*"))
+    assert len(runs) == 1, f"{lines} {said}"
+    (run,) = runs
     heights = Run.open(run.name, root=tmp_path / ".operant").scalars("height")["value"]
     assert heights.tolist() == [0.5 * step for step in range(20)]
     assert (run / "checkpoints" / "last.npz").read_bytes() == b"weights" * 100_000

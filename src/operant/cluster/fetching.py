@@ -33,16 +33,23 @@ class Fetcher:
     What comes from a pod is data: it goes below `runs/` and `searches/`, and never over what was there before. What the
     disk has no room for is told once and asked for again; other files are fetched meanwhile.
 
-    :param connect: gives host and port of the job's small server.
+    :param connect: gives host and port of the job's small server, or of where it may be: it is told how often fetching
+        has failed, and may name another.
     :param known: a file that remembers which folders came from this job, so that fetching can be gone on with.
     """
 
     def __init__(
-        self, root: Path, known: Path, token: str, connect: Callable[[], tuple[str, int]], said: Callable[[str], None]
+        self,
+        root: Path,
+        known: Path,
+        token: str,
+        connect: Callable[[int], tuple[str, int]],
+        said: Callable[[str], None],
     ) -> None:
         self._root, self._known, self._token, self._connect, self._said = root, known, token, connect, said
         self._owned = set(_read(known).get("owned") or ())
         self._have: dict[str, tuple[int, int]] = {}
+        self._failed = 0
         self._ends = threading.Event()
         self.complete = threading.Event()
         self._refused: set[str] = set()
@@ -64,12 +71,13 @@ class Fetcher:
                     self.complete.set()
                     return
             except (OSError, http.client.HTTPException, ValueError, TypeError, LookupError, RecursionError):
-                pass  # its pod is not up yet, or gone; the forward is being made anew; or what it says is nonsense
+                # Its pod is not up yet, or gone; the forward is being made anew; or what it says is nonsense.
+                self._failed += 1
             self._ends.wait(5 * _SECONDS if self.unwritten else _SECONDS)
 
     def fetch(self) -> bool:
         """Get what is new; whether the program has ended and all of it is here."""
-        connection = http.client.HTTPConnection(*self._connect(), timeout=30)
+        connection = http.client.HTTPConnection(*self._connect(self._failed), timeout=10)
         with contextlib.closing(connection):
             listed = json.loads(self._ask(connection, "GET", "/list").read(_MOST_LISTED))
             unwritten = ""
@@ -117,9 +125,9 @@ class Fetcher:
         if here and here == size:
             return
         here = here if here < size else 0  # it is another one, and shorter
-        if size - here > shutil.disk_usage(target.parent).free:  # trying would take the last room from others
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        _need_room(target.parent, size - here)
         answer = self._ask(connection, "GET", f"/file?{urlencode({'path': path, 'offset': here})}")
+        _need_room(target.parent, answer.length or 0)  # it has grown since it was listed
         if here:
             descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(descriptor, "ab") as stream:
@@ -134,6 +142,11 @@ class Fetcher:
         if answer.status != 200 or answer.length is None:  # without a length it might never end
             raise OSError(f"the job answers {answer.status}")
         return answer
+
+
+def _need_room(folder: Path, size: int) -> None:
+    if size > shutil.disk_usage(folder).free:  # trying would take the last room from others
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def _copy(answer: http.client.HTTPResponse, stream: Any) -> None:

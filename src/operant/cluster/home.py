@@ -130,12 +130,19 @@ def run(words, config):
         folder = os.path.join(tempfile.mkdtemp(prefix="operant-job-"), ".operant")
         os.makedirs(os.path.join(folder, "runs"))
     shared = Shared(folder, config["token"])
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", config["port"]), type("_Handler", (Handler,), {"shared": shared}))
+    handler = type("_Handler", (Handler,), {"shared": shared})
+    for port in config["ports"]:  # one of them may be another program's
+        try:
+            server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        except OSError as error:
+            why = f"port {port}: {error}"
+            continue
         server.daemon_threads = True
+        server.handle_error = lambda *_: None  # whoever asked has gone
         threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True).start()
-    except OSError as error:
-        print(f"operant: what is recorded stays here, in {folder}: port {config['port']}: {error}", file=sys.stderr)
+        break
+    else:
+        print(f"operant: what is recorded stays here, in {folder}: {why}", file=sys.stderr)
     began = time.monotonic()
     process = subprocess.Popen(words, env={**os.environ, "OPERANT_DIR": folder})
     stopped = []

@@ -34,7 +34,8 @@ from operant.tracking.places import find_root
 
 HOME_FOLDER = ".operant-job"
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
-_PORTS = (38000, 48000)
+_PORTS = range(20_000, 30_000)
+"""Below those that systems give away by themselves, and those of NodePorts; above those of Ray's workers."""
 _AWAY_SECONDS = 300.0
 """So long a head may be away, as while its pod moves, before a job counts as lost."""
 
@@ -133,7 +134,7 @@ def submit(ray: RayCluster, request: JobRequest) -> str:
     with tempfile.TemporaryDirectory(prefix="operant-submit-") as place:
         extra = {}
         if request.fetch:
-            known = {"port": random.SystemRandom().randrange(*_PORTS), "token": secrets.token_urlsafe(32)}
+            known = {"ports": random.SystemRandom().sample(_PORTS, 3), "token": secrets.token_urlsafe(32)}
             _remember(name, {**known, "address": urlsplit(ray.address).netloc})
             # Ray shows variables and entrypoints to all its users, but not what it uploads.
             extra = {
@@ -271,15 +272,16 @@ async def _tail(ray: RayCluster, job: str, printed: int, out: Callable[[str], No
 def _fetcher(
     ray: RayCluster, job: str, known: Mapping[str, Any], stack: contextlib.ExitStack, said: Callable[[str], None]
 ) -> Fetcher:
-    place: list[tuple[str, int]] = []
+    ports, places = [int(port) for port in known["ports"]], dict[int, tuple[str, int]]()
 
-    def address() -> tuple[str, int]:
-        if not place:
+    def address(failed: int) -> tuple[str, int]:
+        port = ports[failed % len(ports)]
+        if port not in places:
             try:
-                place.append(stack.enter_context(ray.port_of_job(job, int(known["port"]))))
+                places[port] = stack.enter_context(ray.port_of_job(job, port))
             except OperantError as error:
                 raise OSError(str(error)) from None
-        return place[0]
+        return places[port]
 
     fetcher = Fetcher(find_root(), _job_file(job), str(known["token"]), address, said)
     fetcher.start()
@@ -325,7 +327,7 @@ def _known(job: str) -> dict[str, Any]:
         found = json.loads(_job_file(job).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and {"port", "token"} <= set(found) else {}
+    return found if isinstance(found, dict) and {"ports", "token"} <= set(found) else {}
 
 
 def _unquoted(text: str) -> str:

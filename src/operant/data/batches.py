@@ -192,6 +192,8 @@ def _read_npz(path: str | Path) -> dict[str, Any]:
     recorded: dict[str, Any] = {}
     for name, array in arrays.items():
         field, _, key = name.partition("/")
+        if field in recorded and not (key and isinstance(recorded[field], dict)):
+            raise UsageError(f"{path} has {field} as one array and as entries of a dict; it is one of them")
         if key:
             recorded.setdefault(field, {})[key] = array
         else:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from operant.envs._mujoco_library import library
 
 Array = np.ndarray
 
@@ -77,12 +78,7 @@ def _always(qpos: Array, qvel: Array) -> bool:
 
 def _library_step(mujoco: Any) -> Any:
     """`mj_step` of the library that the module has loaded; None where it is not found."""
-    folder = Path(mujoco.__file__).parent
-    for file in (*folder.glob("libmujoco*"), *folder.glob("mujoco.dll")):
-        try:
-            step: Any = ctypes.CDLL(str(file)).mj_step
-        except (OSError, AttributeError):
-            continue
+    step: Any = getattr(library(mujoco), "mj_step", None)
+    if step is not None:
         step.argtypes, step.restype = (ctypes.c_void_p, ctypes.c_void_p), None
-        return step
-    return None
+    return step

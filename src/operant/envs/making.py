@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
+from operant.envs._mujoco_library import stop_timers
 from operant.envs.classics import CLASSICS
 from operant.envs.gymnasium_vector import adapt
 from operant.envs.in_process import InProcessVectorEnv
@@ -218,13 +219,15 @@ def why_not_found_again(target: Target) -> str:
 
 def _call(make: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any:
     try:
-        return make(**kwargs)
+        made = make(**kwargs)
     except TypeError as error:
         if "unexpected keyword argument" not in str(error):
             raise
         raise UsageError(f"{name} does not take these arguments: {error}") from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise UsageError(f"{name} needs a package that is not installed: {error}") from error
+    stop_timers()
+    return made
 
 
 def _as_ours(

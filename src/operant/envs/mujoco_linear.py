@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from operant.envs._mujoco_episode import compiled_episode
+from operant.envs._mujoco_library import stop_timers
 from operant.errors import ConfigError, MissingExtraError, unknown
 
 Array = np.ndarray
@@ -150,6 +151,7 @@ class MujocoFunction:
         self.rollouts = rollouts
         self._task = _TASKS[name]
         self._mujoco = mujoco
+        stop_timers()
         folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
         self._model: Any = mujoco.MjModel.from_xml_path(str(folder / self._task.model))
         if not _may_touch(self._model):

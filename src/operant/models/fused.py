@@ -27,6 +27,7 @@ _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 _LINEAR = (nn.Linear, NoisyLinear)
 _THIN = 32
 _LARGE = 500_000
+_FEW = 8
 
 
 def is_fusable(module: nn.Module | None) -> bool:
@@ -261,7 +262,10 @@ class FusedMLP:
                 )
             before = space.values[number - 1] if number else whole.input[first : first + rows]
             np.matmul(grad.swapaxes(-1, -2), before, out=layer.weight_grad)
-            np.matmul(grads.ones, grad, out=layer.bias_grad)
+            if rows < _FEW:  # OpenBLAS 0.3.31, with five: a false "invalid value" by what a register held before
+                np.add.reduce(grad, axis=-2, out=layer.bias_grad)
+            else:
+                np.matmul(grads.ones, grad, out=layer.bias_grad)
             if isinstance(layer, _NoisyLayer):
                 layer.spread_gradient()
             if number:
