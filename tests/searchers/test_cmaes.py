@@ -45,11 +45,11 @@ def test_converges_although_every_fifth_job_fails():
 
 
 def test_a_converged_run_starts_again_elsewhere_with_twice_the_population():
-    searcher = build(BOX[:1], population_size=4)
+    searcher = build(BOX[:1], population_size=4, surrogate=False)
     run(searcher, 1500)
     assert searcher._restarts >= 1
     assert searcher._run.population_size == 4 * 2**searcher._restarts
-    stays = build(BOX[:1], population_size=4, restart="none")
+    stays = build(BOX[:1], population_size=4, surrogate=False, restart="none")
     run(stays, 1500)
     assert stays._restarts == 0
 
@@ -93,7 +93,7 @@ def test_mistakes_name_the_option():
 
 
 def test_bipop_alternates_large_and_small_runs():
-    searcher = build(BOX[:1], population_size=4, restart="bipop")
+    searcher = build(BOX[:1], population_size=4, surrogate=False, restart="bipop")
     kinds = []
     for _ in range(3000):
         run(searcher, 1)
