@@ -18,6 +18,7 @@ from operant.sites.kubernetes import KubernetesSite
 from operant.testing import SiteContract
 
 pytest.importorskip("kubernetes", reason="needs operant[k8s]")
+pytestmark = [pytest.mark.clusters, pytest.mark.long]
 
 _PROGRAMS = {"good": "pass", "bad": "raise SystemExit(3)", "endless": "import time; time.sleep(600)"}
 
