@@ -7,6 +7,7 @@ import pytest
 from operant.benchmark import make_function
 from operant.errors import ConfigError, UsageError
 from operant.schedulers.mujoco_scheduler import MujocoJob, MujocoScheduler
+from operant.schedulers.naive_scheduler import NaiveScheduler
 from operant.schedulers.views.region_tree import region_tree
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mujoco"
@@ -143,3 +144,14 @@ def test_a_search_without_a_tree_says_so(tmp_path):
 def test_a_function_of_no_name_is_told(tmp_path, name):
     with pytest.raises(ConfigError, match="unknown func_type"):
         MujocoScheduler(tmp_path / "s", config(func_type=name))
+
+
+@pytest.mark.parametrize(
+    ("func_type", "why"), [("ackley", "`func_type` is for benchmarks"), (None, "template is empty")]
+)
+def test_without_benchmark_the_switch_is_named(tmp_path, func_type, why):
+    given = config(func_type=func_type)
+    if func_type is None:
+        del given["scheduler"]["func_type"]
+    with pytest.raises(ConfigError, match=f"{why}.*search-run --benchmark"):
+        NaiveScheduler(tmp_path / "s", given)

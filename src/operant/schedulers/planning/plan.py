@@ -271,6 +271,8 @@ def _section(config: Mapping[str, Any], name: str, known: tuple[str, ...] | None
 def _known_keys(section: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     for key in section:
         if key not in known:
+            if key == "func_type":
+                raise ConfigError("`func_type` is for benchmarks, which `search-run --benchmark` runs", (key,))
             raise ConfigError(unknown(what, key, known), (str(key),))
 
 
@@ -325,7 +327,10 @@ def _template(task: Mapping[str, Any], space: Dict, function: bool, notes: list[
         if not isinstance(text, str):
             raise ConfigError(f"the template is a command, not {text!r}", ("template",))
         if not text.strip() and not function:
-            raise ConfigError("the template is empty: there is nothing to run", ("template",))
+            raise ConfigError(
+                "the template is empty: there is nothing to run (a benchmark takes `search-run --benchmark`)",
+                ("template",),
+            )
         template = Template(text, space, RESERVED)
         notes += template.notes
         if not here:  # programs are looked for where they run
