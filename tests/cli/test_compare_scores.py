@@ -12,8 +12,8 @@ from operant import SummaryWriter
 from operant.cli import main
 
 
-def record(name: str, env: str, seed: int, *returns: float) -> None:
-    config = {"env.id": env, "env.arguments": "{}", "seed": seed}
+def record(name: str, env: str, seed: int, *returns: float, **settings: Any) -> None:
+    config = {"env.id": env, "env.arguments": "{}", "name": name, "seed": seed, **settings}
     with SummaryWriter(name, config=config, system_metrics=False) as writer:
         for step, value in enumerate(returns):
             writer.add_scalar("evaluation/return", value, 100 * step)
@@ -41,6 +41,15 @@ def test_a_name_stands_for_its_seeds_and_the_newest_of_a_seed_counts(capsys):
     assert (a["runs"], a["iqm"], b["iqm"]) == (4, [10.0] * 3, [20.0] * 3)
     assert a["better"] is None and b["better"] == [1.0] * 3
     assert [one["iqm"][0] for one in compared(capsys, "easy-a", "easy-b", "--best")] == [30.0, 20.0]
+
+
+def test_runs_of_other_settings_in_a_group_are_told(capsys):
+    record("easy-a", "Easy", 2, 0.0, 30.0, 5000.0, total_steps=300)
+    assert [one["mixed"] for one in compared(capsys, "easy-a", "easy-b")] == [["total_steps"], []]
+    assert compared(capsys, "a=easy-a-seed*,hard-a", "b=*-b")[0]["mixed"] == []  # tasks may differ from each other
+    assert main(["compare-scores", "easy-a", "easy-b"]) == 0
+    out = capsys.readouterr().out
+    assert "not of one kind: runs of easy-a differ in total_steps" in out and "5000]" in out
 
 
 def test_several_environments_are_brought_to_one_scale(capsys):

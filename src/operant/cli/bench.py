@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from operant.benchmark.reporting import charts, compare, searcher_options, table
     from operant.cli.plot import write_charts
 
-    if min(args.seeds, args.samples, args.workers) < 1:
-        raise UsageError("--seeds, --samples and --workers are whole numbers from 1 on")
+    if min(args.seeds, args.samples, args.workers, 1 if args.dims is None else args.dims) < 1:
+        raise UsageError("--dims, --seeds, --samples and --workers are whole numbers from 1 on")
     name = args.func + ("-centre" if args.centre else "")
     folder = Path(args.out)
     outcomes = compare(

@@ -81,7 +81,9 @@ def _range(word: str) -> tuple[str, Range]:
 
 def _print(groups: list[Group], figures: list[dict[str, Any]], ranges: dict[str, Range]) -> None:
     def shown(middle: float, low: float, high: float) -> str:
-        return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
+        # Thousands in full, as returns are read; small ones with as many digits as tell them apart.
+        plain = [f"{one:.0f}" if abs(one) >= 1000 else f"{one:.3g}" for one in (middle, low, high)]
+        return f"{plain[0]} [{plain[1]}, {plain[2]}]"
 
     cells = [
         (one["group"], str(one["runs"]), shown(*one["iqm"]), "" if one["better"] is None else shown(*one["better"]))
@@ -91,3 +93,6 @@ def _print(groups: list[Group], figures: list[dict[str, Any]], ranges: dict[str,
     scaled = [f"{task} {low:g} to {high:g}" for task, (low, high) in ranges.items() if (low, high) != (0.0, 1.0)]
     if scaled:
         print(f"0 to 1 is {', '.join(scaled)}")
+    for group in groups:
+        if group.mixed:
+            print(f"not of one kind: runs of {group.name} differ in {', '.join(group.mixed)}")

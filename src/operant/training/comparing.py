@@ -38,10 +38,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Group:
-    """Trainings of one kind: for each task (an environment) the curves of its seeds."""
+    """Trainings of one kind: for each task (an environment) the curves of its seeds.
+
+    `mixed` names the settings, beside the seed, in which trainings of one task differ: then they are not of one kind.
+    """
 
     name: str
     tasks: dict[str, list[Curve]]
+    mixed: list[str]
 
     @property
     def runs(self) -> int:
@@ -110,9 +114,16 @@ def _group(root: Path, name: str, rows: Sequence[RunRow]) -> Group:
     for row in sorted(rows, key=lambda row: row.started or 0.0):
         newest[_task(row), row.params.get("seed", row.id)] = row
     tasks: dict[str, list[Curve]] = {}
+    settings: dict[str, list[Mapping[str, Any]]] = {}
     for (task, _), row in sorted(newest.items(), key=lambda item: (item[0][0], item[1].id)):
         tasks.setdefault(task, []).append(_curve(Run.open(row.id, root)))
-    return Group(name, tasks)
+        settings.setdefault(task, []).append(row.params)
+    return Group(name, tasks, sorted(set().union(*map(_differing, settings.values()))))
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> set[str]:
+    names = set().union(*settings) - {"name", "seed"}
+    return {name for name in names if len({repr(one.get(name)) for one in settings}) > 1}
 
 
 def _matches(row: RunRow, pattern: str) -> bool:
@@ -164,7 +175,8 @@ def score_figures(groups: Sequence[Group], ranges: Mapping[str, Range], best: bo
     for group in groups:
         scores = group.scores(ranges, best)
         better = None if group is groups[0] else improvement(scores, first)
-        found.append({"group": group.name, "runs": group.runs, "iqm": interval(scores), "better": better})
+        figures = {"group": group.name, "runs": group.runs, "iqm": interval(scores), "better": better}
+        found.append({**figures, "mixed": group.mixed})
     return found
 
 
