@@ -91,11 +91,11 @@ def record_small_runs(root: Path, count: int) -> list[str]:
     return ids
 
 
-def record_seeds(root: Path, name: str, finals: Sequence[float]) -> list[str]:
+def record_seeds(root: Path, name: str, finals: Sequence[float], first: int = 0, **settings: Any) -> list[str]:
     """Trainings of one kind, one for each seed, that end at these returns."""
     ids = []
-    for seed, final in enumerate(finals):
-        config = {"env.id": "Pole", "env.arguments": "{}", "seed": seed}
+    for seed, final in enumerate(finals, first):
+        config = {"env.id": "Pole", "env.arguments": "{}", "seed": seed, **settings}
         with SummaryWriter(f"{name}-seed{seed}", root=root, config=config, system_metrics=False) as writer:
             for step in range(3):
                 writer.add_scalar("evaluation/return", final * step / 2, 100 * step)

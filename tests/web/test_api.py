@@ -237,7 +237,7 @@ def test_scores_over_seeds(client: Client, root: Path) -> None:
     found = client.get(f"/api/scores?{asked}").json
     new, old = found["groups"]
     assert (new["group"], new["runs"], old["group"], old["runs"]) == ("new", 2, "old", 3)
-    assert new["iqm"][0] == 30.0 and old["iqm"][0] == 20.0 and new["better"] is None
+    assert new["iqm"][0] == 30.0 and old["iqm"][0] == 20.0 and new["better"] is None and new["mixed"] == []
     assert old["better"][0] == pytest.approx(1 / 6) and found["ranges"] == {"Pole": [0.0, 1.0]}
     picture = client.get(f"/api/scores/picture?{asked}&judged=best")
     assert picture.headers["content-type"] == "image/svg+xml" and b"Sample efficiency" in picture.body

@@ -211,6 +211,10 @@ def test_scores_over_seeds_are_a_table_and_a_picture(page: Any, ui: StartUi, tmp
         rows.first.wait_for()
         assert rows.count() == 2 and rows.nth(0).inner_text().split("\t")[:2] == ["new", "2"]
         page.wait_for_function("() => document.querySelector('.score-picture')?.naturalWidth > 0")
+        assert not page.get_by_text("Not of one kind").count()
+        other = recorded.record_seeds(root, "new", [45], first=2, rate=0.1)
+        page.goto(f"{address}/compare?runs={','.join(runs + other)}&show=scores")
+        page.get_by_text("Not of one kind: runs of new differ in rate", exact=True).wait_for()
         page.goto(f"{address}/compare?runs={runs[0]}&show=scores&judged=best")
         page.get_by_role("radio", name="Best", exact=True, checked=True).wait_for()
 
