@@ -14,6 +14,7 @@ from operant.algorithms import find_algorithm
 from operant.algorithms._q_sequences import sequence_targets
 from operant.algorithms.sac import squashed_log_prob
 from operant.data.batches import sample_batch
+from operant.data.trees import tree_map
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.models import ModelSettings
@@ -25,10 +26,34 @@ from operant.training.sources import make_source
 SAC, Settings = find_algorithm("sac")
 LONG = pytest.mark.long
 SIZES = {"sequence": 6, "burn_in": 4}
+
+
+class Counting(nn.Module):
+    """A policy of one's own that remembers: a GRU's state beside the number of steps so far."""
+
+    def __init__(self, inputs: int = 3, outputs: int = 1) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(inputs + 1, 5)
+        self.policy = nn.Linear(5, 2 * outputs)
+
+    def initial_state(self, rows):
+        return {"memory": torch.zeros(rows, 5), "steps": torch.zeros(rows, 1)}
+
+    def forward(self, obs, state):
+        memory = self.cell(torch.cat([obs, 0.1 * state["steps"]], dim=1), state["memory"])
+        return self.policy(memory), {"memory": memory, "steps": state["steps"] + 1}
+
+
 MODELS = {
     "lstm": ModelSettings(hidden=(7,), activation="relu", recurrent="lstm", recurrent_size=5, **SIZES),
     "gru": ModelSettings(hidden=(), recurrent="gru", recurrent_size=5, **SIZES),
+    "own": ModelSettings(actor=Counting, hidden=(7,), recurrent_size=5, **SIZES),
 }
+
+
+def stored(batch, t, column):
+    """The state that was stored at a step of a sequence, as tensors of one row."""
+    return tree_map(lambda part: torch.as_tensor(part[t, column])[None], batch["state"])
 
 
 class TestContract(AlgorithmContract):
@@ -66,20 +91,21 @@ def test_sequences_give_what_acting_gave(name) -> None:
         for column in range(20):
             length = batch["mask"][4:, column].sum()
             rows = torch.as_tensor(batch["obs"][4 : 4 + length, column])
-            state = torch.as_tensor(batch["state"][4, column])[None]
+            state = stored(batch, 4, column)
             found = network.unroll(rows, state, (int(length), 1))
             for t in range(length):
                 output, state = network.step(rows[t : t + 1], state)
                 np.testing.assert_allclose(found[t], output[0], atol=1e-5)
                 if t + 1 < length:  # what was stored is what acting left behind
-                    np.testing.assert_allclose(state[0], batch["state"][5 + t, column], atol=1e-5)
+                    kept = stored(batch, 5 + t, column)
+                    tree_map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-5), state, kept)
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_an_update_is_a_step_down_the_losses_of_all_steps(prioritized, monkeypatch) -> None:
+@pytest.mark.parametrize("name, prioritized", [("lstm", False), ("lstm", True), ("own", False)])
+def test_an_update_is_a_step_down_the_losses_of_all_steps(name, prioritized, monkeypatch) -> None:
     """Both gradients against ones that walk through each sequence by itself, with no noise in the actions."""
     algorithm, source = collected(
-        n_step=2, max_gradient_norm=1e9, prioritized=prioritized, learning_rate=1e-12, temperature=0.3
+        name, n_step=2, max_gradient_norm=1e9, prioritized=prioritized, learning_rate=1e-12, temperature=0.3
     )
     monkeypatch.setattr(algorithm, "_draw", lambda rows: np.zeros((rows, 1), np.float32))
     rng = np.random.default_rng(3)
@@ -88,7 +114,6 @@ def test_an_update_is_a_step_down_the_losses_of_all_steps(prioritized, monkeypat
         batch["weight"] = np.linspace(0.2, 1.0, 12).astype(np.float32)
     network, critics = copy.deepcopy((algorithm.network, algorithm._critics))
     targets = copy.deepcopy(algorithm._target_critics)
-    own = network.own_state
     length = batch["mask"][4:].sum(axis=0)
     critic_loss = actor_loss = 0.0
     sizes = []
@@ -101,8 +126,8 @@ def test_an_update_is_a_step_down_the_losses_of_all_steps(prioritized, monkeypat
         count = int(length[column])
         obs = torch.as_tensor(batch["obs"][4 : 4 + count, column])
         last = torch.as_tensor(batch["next_obs"][3 + count, column])[None]
-        state = torch.as_tensor(batch["state"][4, column])[None]
-        q_state, target_state = state[:, own:], state[:, own:]
+        state = stored(batch, 4, column)
+        q_state = target_state = network.critics_part(state)
         qs, values, policies = [], [], []
         with torch.no_grad():
             walked = state
@@ -147,15 +172,16 @@ def test_an_update_is_a_step_down_the_losses_of_all_steps(prioritized, monkeypat
     assert metrics["policy_loss"] == pytest.approx(float(actor_loss.detach()) / steps, rel=1e-3)
 
 
-def test_the_memory_of_critics_learns_with_them() -> None:
-    algorithm, source = collected(learning_starts=10)
+@pytest.mark.parametrize("name", ["lstm", "own"])
+def test_the_memory_of_critics_learns_with_them(name) -> None:
+    algorithm, source = collected(name, learning_starts=10)
     before = {name: value.copy() for name, value in algorithm.weights().items()}
     while source.train_iter < 3:
         source.learn(source.collect(1000), 1000)
     after = algorithm.weights()
     moved = {name for name in before if not np.array_equal(before[name], after[name])}
     assert any(name.startswith("critic_memory.") for name in moved)
-    assert any(name.startswith("policy.memory.") for name in moved)
+    assert any(name.startswith(("policy.memory.", "policy.cell.")) for name in moved)
     followed = dict(algorithm._target_critics.named_parameters())["memory.memory.layer.weight_hh_l0"]
     learned = dict(algorithm._critics.named_parameters())["memory.memory.layer.weight_hh_l0"]
     assert not torch.equal(followed, learned)
@@ -179,9 +205,17 @@ def test_it_solves_what_needs_memory_and_not_without(memory, tmp_path) -> None:
     assert found > 0.9 if memory else found < 0.7
 
 
-class Remembers(nn.Module):
-    def initial_state(self, rows):
-        return torch.zeros(rows, 1)
+def test_a_policy_of_ones_own_that_remembers_solves_what_needs_memory(tmp_path) -> None:
+    config = {
+        "env": {"id": "operant.envs.identity:ContinuousMemoryIdentity", "num_envs": 8},
+        "algorithm": {"name": "sac", "train_every": 16, "batch": 64, "buffer": 5000, "learning_starts": 200}
+        | {"learning_rate": 0.01, "target_rate": 0.02, "temperature": 0.05, "learn_temperature": False},
+        "model": {"actor": Counting, "arguments": {"inputs": 2, "outputs": 1}, "hidden": [16], "activation": "relu"}
+        | {"recurrent_size": 16, "sequence": 4, "burn_in": 0},
+        "total_steps": 3000,
+        "evaluation": {"episodes": 64, "every": 3000},
+    }
+    assert train(config, root=tmp_path).final_return > 0.9
 
 
 def test_what_cannot_be_is_said() -> None:
@@ -189,7 +223,7 @@ def test_what_cannot_be_is_said() -> None:
     spaces = env.single_observation_space, env.single_action_space
     with pytest.raises(UsageError, match="state_noise is not for SAC with memory"):
         SAC(*spaces, None, ModelSettings(recurrent="gru", state_noise=True))
-    with pytest.raises(UsageError, match=r"SAC has memory by model\.recurrent"):
-        SAC(*spaces, None, ModelSettings(actor=Remembers))
+    with pytest.raises(UsageError, match="with initial_state the critics are built"):
+        SAC(*spaces, None, ModelSettings(actor=Counting, critic=Counting))
     with pytest.raises(UsageError, match="TD3 has no form with memory"):
         find_algorithm("td3")[0](*spaces, None, ModelSettings(recurrent="gru"))

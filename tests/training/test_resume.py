@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -9,6 +10,8 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from operant.data import chunks
 from operant.tracking import Run
@@ -167,6 +170,26 @@ def test_noise_by_state_is_resumed_too(root, algorithm):
 )
 def test_what_a_policy_remembers_is_resumed_too(root, algorithm, env):
     test_resumed_equals_uninterrupted(root, algorithm, env, recurrent="lstm", recurrent_size=8, sequence=6)
+
+
+class Remembering(nn.Module):
+    """A policy of one's own that remembers, for Pendulum."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.policy = nn.GRUCell(3, 5), nn.Linear(5, 2)
+
+    def initial_state(self, rows):
+        return {"memory": torch.zeros(rows, 5)}
+
+    def forward(self, obs, state):
+        memory = self.cell(obs, state["memory"])
+        return self.policy(memory), {"memory": memory}
+
+
+def test_what_a_policy_of_ones_own_remembers_is_resumed_too(root, monkeypatch):
+    monkeypatch.setattr("tests.training.test_resume.resume", functools.partial(resume, trust=True))
+    test_resumed_equals_uninterrupted(root, SAC, PENDULUM, actor=Remembering, sequence=6, recurrent_size=8)
 
 
 class Unsavable:

@@ -16,12 +16,12 @@ from operant.models.observations import to_array, to_tensors
 class _TargetMemory:
     """The target critics' memory, as `renewed` walks through a burn-in: the policy's part of a state stays."""
 
-    def __init__(self, critics: Any, own_state: int) -> None:
-        self._memory, self._own = critics.memory, own_state
+    def __init__(self, critics: Any, network: Any) -> None:
+        self._memory, self._network = critics.memory, network
 
-    def step(self, obs: Any, state: torch.Tensor) -> tuple[None, torch.Tensor]:
-        _, after = self._memory.step(obs, state[:, self._own :])
-        return None, torch.cat([state[:, : self._own], after], dim=1)
+    def step(self, obs: Any, state: Any) -> tuple[None, Any]:
+        _, after = self._memory.step(obs, self._network.critics_part(state))
+        return None, self._network.with_critics_part(state, after)
 
 
 class SequenceLearning:
@@ -38,11 +38,11 @@ class SequenceLearning:
         shape = steps + 1, columns
         at = to_tensors(np.flatnonzero(there), self._device)
         obs = with_last(batch, begin, length, self._device)
-        own = self.network.own_state
         with torch.no_grad(), self._modes.acting():
             state = renewed(self.network, batch, begin, self._device)
-            target_state = renewed(_TargetMemory(self._target_critics, own), batch, begin, self._device)
-            value = self._sequence_values(obs, state, target_state[:, own:], shape)
+            targets = _TargetMemory(self._target_critics, self.network)
+            target_state = self.network.critics_part(renewed(targets, batch, begin, self._device))
+            value = self._sequence_values(obs, state, target_state, shape)
         reward, discount = batch["reward"][begin:], batch["discount"][begin:]
         target = sequence_targets(reward, discount, to_array(value).reshape(shape)[1:], length, settings.n_step)
         action = to_tensors(batch["action"][begin:].reshape(steps * columns, -1), self._device)[at]
@@ -52,7 +52,7 @@ class SequenceLearning:
             weight = np.ascontiguousarray(np.broadcast_to(weight, there.shape).reshape(-1), np.float32)
             weight = to_tensors(weight, self._device)[at]
         with self._modes.updating():
-            features = self._critics.memory.unroll(obs, state[:, own:], shape)[at]
+            features = self._critics.memory.unroll(obs, self.network.critics_part(state), shape)[at]
             q = self._critics(features, action)
             loss = critic_loss(q, wanted, weight, settings.increase_rate, settings.decrease_rate)
             self._critic_flat.grad_tensor.zero_()
@@ -90,7 +90,7 @@ class SequenceLearning:
         with self._modes.updating():
             action, log_prob = self._sample(self.network.unroll(obs, state, shape)[at])
             with torch.no_grad():
-                features = self._critics.memory.unroll(obs, state[:, self.network.own_state :], shape)[at]
+                features = self._critics.memory.unroll(obs, self.network.critics_part(state), shape)[at]
             temperature = self._temperature
             entropy = -float(log_prob.detach().mean())
             self._learn_temperature(entropy)

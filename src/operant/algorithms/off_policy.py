@@ -16,6 +16,7 @@ from operant.algorithms.base import BaseAlgorithm, BasePolicy
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.data.trees import tree_map
 from operant.errors import UsageError
 from operant.models.builders import Critics, build_critics, build_memory, build_recurrent_critics
 from operant.models.flat import FlatAdam, FlatParameters, FlatRMSprop, make_optimizer
@@ -163,7 +164,7 @@ class ContinuousPolicy(BasePolicy):
                 if share:
                     by_chance = rng.uniform(-1.0, 1.0, (rows, self._size)).astype(np.float32)
                     action = np.where(rng.random((rows, 1)) < share, by_chance, action)
-            return self.to_env(action), action, {"state": to_array(after)}
+            return self.to_env(action), action, {"state": tree_map(to_array, after)}
 
         return act_with_memory if self._remembers else act
 

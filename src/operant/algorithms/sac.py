@@ -16,9 +16,15 @@ from operant.algorithms.dialects import same
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
 from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
 from operant.errors import UsageError
-from operant.models.builders import PolicyNetwork, StateNoiseNetwork, build_policy, build_recurrent_policy
+from operant.models.builders import (
+    PolicyNetwork,
+    StateNoiseNetwork,
+    build_memory,
+    build_policy,
+    build_recurrent_policy,
+)
 from operant.models.observations import to_array, to_tensors
-from operant.models.recurrent import RecurrentPolicyNetwork, remembers
+from operant.models.recurrent import OwnRecurrentPolicyNetwork, RecurrentPolicyNetwork, remembers
 from operant.settings import setting
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -135,21 +141,21 @@ class SquashedGaussianPolicy(ContinuousPolicy):
         self._matrix: Array | None = None  # E of each environment [N, F, A], and how many steps it was used
         self._matrix_steps = 0
 
-    def _build(self) -> PolicyNetwork | RecurrentPolicyNetwork:
-        if self.model.recurrent and self.model.state_noise:
-            raise UsageError("model.state_noise is not for SAC with memory: leave one of the two")
+    def _build(self) -> PolicyNetwork | RecurrentPolicyNetwork | OwnRecurrentPolicyNetwork:
+        network: Any
         if self.model.recurrent:
-            return build_recurrent_policy(self.adapter, self.outputs, self.model)
-        if not self.model.state_noise:
-            network = build_policy(self.adapter, self.outputs, self.model)
+            network = build_recurrent_policy(self.adapter, self.outputs, self.model)
+        else:
+            network = build_policy(self.adapter, self._size if self.model.state_noise else self.outputs, self.model)
             if remembers(network.actor):
-                raise UsageError(
-                    "SAC has memory by model.recurrent; a module of one's own with initial_state has none here"
-                )
-            return network
-        return StateNoiseNetwork(
-            build_policy(self.adapter, self._size, self.model), self._size, float(self.model.log_std)
-        )
+                if self.model.critic is not None:
+                    raise UsageError("beside a model.actor with initial_state the critics are built: no model.critic")
+                network = OwnRecurrentPolicyNetwork(network.actor, build_memory(self.adapter, self.model))
+        if not self.model.state_noise:
+            return network  # type: ignore[no-any-return]
+        if isinstance(network, RecurrentPolicyNetwork | OwnRecurrentPolicyNetwork):
+            raise UsageError("model.state_noise is not for SAC with memory: leave one of the two")
+        return StateNoiseNetwork(network, self._size, float(self.model.log_std))
 
     @property
     def outputs(self) -> int:

@@ -349,10 +349,10 @@ def build_recurrent_policy(
 
 
 def build_memory(adapter: ObservationAdapter, settings: ModelSettings) -> Remembering:
-    """A memory of observations."""
+    """A memory of observations; beside a module of one's own an LSTM."""
     encoder = None if adapter.is_flat else Encoder(adapter)
     size = adapter.size if encoder is None else encoder.features
-    return Remembering(Memory(settings.recurrent, size, settings.recurrent_size), encoder)
+    return Remembering(Memory(settings.recurrent or "lstm", size, settings.recurrent_size), encoder)
 
 
 def build_recurrent_critics(memory: Remembering, actions: int, settings: ModelSettings, count: int) -> RecurrentCritics:

@@ -170,17 +170,10 @@ class OwnRecurrentQNetwork(nn.Module):
         return _arrays(self.q.initial_state(rows), type(self.q).__name__)  # type: ignore[operator]
 
     def step(self, obs: Any, state: Any) -> tuple[torch.Tensor, Any]:
-        told = self.q(obs, state)
-        if not isinstance(told, tuple) or len(told) != 2:
-            raise UsageError(f"{type(self.q).__name__}.forward must return a pair: Q values and state")
-        return told
+        return _pair(self.q, obs, state, "Q values")
 
     def unroll(self, obs: Any, state: Any, shape: tuple[int, int]) -> torch.Tensor:
-        values = []
-        for rows in torch.arange(shape[0] * shape[1]).reshape(shape):
-            value, state = self.step(_rows(obs, rows), state)
-            values.append(value)
-        return torch.cat(values)
+        return _unrolled(self.step, obs, state, shape)
 
 
 class Remembering(nn.Module):
@@ -229,16 +222,58 @@ class RecurrentPolicyNetwork(nn.Module):
     def initial_state(self, rows: int) -> npt.NDArray[np.float32]:
         return np.zeros((rows, self.own_state + self.critic_memory.memory.state_size), np.float32)
 
+    def critics_part(self, state: torch.Tensor) -> torch.Tensor:
+        """The state of the critics' memory."""
+        return state[:, self.own_state :]
+
+    def with_critics_part(self, state: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+        """The same state of the policy beside another of the critics' memory."""
+        return torch.cat([state[:, : self.own_state], part], dim=1)
+
     def step(self, obs: Any, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the policy is made of in one step [N, …], and the state after it."""
         out, after = self.policy.memory.step(obs, state[:, : self.own_state])
-        _, critic_after = self.critic_memory.step(obs, state[:, self.own_state :])
+        _, critic_after = self.critic_memory.step(obs, self.critics_part(state))
         return self.policy.actor(out), torch.cat([after, critic_after], dim=1)
 
     def unroll(self, obs: Any, state: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         """The same of sequences that lie step by step in rows [L·S, …]; `shape`: L and S."""
         out = self.policy.memory.unroll(obs, state[:, : self.own_state], shape)
         return self.policy.actor(out)  # type: ignore[no-any-return]
+
+
+class OwnRecurrentPolicyNetwork(nn.Module):
+    """A policy of the user's own that remembers: `forward(obs, state) -> (policy output, state)`, with
+    `initial_state(rows)`; and the memory of its critics, whose state is kept beside its own."""
+
+    def __init__(self, module: nn.Module, critic_memory: Remembering) -> None:
+        super().__init__()
+        self.policy = module
+        self.critic_memory = critic_memory
+
+    @property
+    def actor(self) -> nn.Module:
+        return self.policy
+
+    def initial_state(self, rows: int) -> dict[str, Any]:
+        own = _arrays(self.policy.initial_state(rows), type(self.policy).__name__)  # type: ignore[operator]
+        return {"policy": own, "critics": np.zeros((rows, self.critic_memory.memory.state_size), np.float32)}
+
+    def critics_part(self, state: dict[str, Any]) -> torch.Tensor:
+        return state["critics"]  # type: ignore[no-any-return]
+
+    def with_critics_part(self, state: dict[str, Any], part: torch.Tensor) -> dict[str, Any]:
+        return {**state, "critics": part}
+
+    def step(self, obs: Any, state: dict[str, Any]) -> tuple[torch.Tensor, dict[str, Any]]:
+        out, after = self._own_step(obs, state["policy"])
+        return out, {"policy": after, "critics": self.critic_memory.step(obs, state["critics"])[1]}
+
+    def unroll(self, obs: Any, state: dict[str, Any], shape: tuple[int, int]) -> torch.Tensor:
+        return _unrolled(self._own_step, obs, state["policy"], shape)
+
+    def _own_step(self, obs: Any, state: Any) -> tuple[torch.Tensor, Any]:
+        return _pair(self.policy, obs, state, "policy output")
 
 
 class RecurrentCritics(nn.Module):
@@ -257,6 +292,22 @@ class RecurrentCritics(nn.Module):
 def remembers(module: nn.Module) -> bool:
     """Whether a module of the user's own has a state."""
     return hasattr(module, "initial_state")
+
+
+def _pair(module: nn.Module, obs: Any, state: Any, what: str) -> tuple[torch.Tensor, Any]:
+    told = module(obs, state)
+    if not isinstance(told, tuple) or len(told) != 2:
+        raise UsageError(f"{type(module).__name__}.forward must return a pair: {what} and state")
+    return told
+
+
+def _unrolled(step: Any, obs: Any, state: Any, shape: tuple[int, int]) -> torch.Tensor:
+    """What `step` gives of sequences that lie step by step in rows [L·S, …]; `shape`: L and S."""
+    outputs = []
+    for rows in torch.arange(shape[0] * shape[1]).reshape(shape):
+        output, state = step(_rows(obs, rows), state)
+        outputs.append(output)
+    return torch.cat(outputs)
 
 
 def _rows(tree: Any, rows: torch.Tensor) -> Any:
