@@ -302,3 +302,14 @@ def test_many_points_are_snapped_as_their_configurations_are_encoded():
     np.testing.assert_allclose(layout.snap_many(points), layout.encode_many(configs), atol=1e-12)
     np.testing.assert_array_equal(layout.active_many(points), [layout.active(config) for config in configs])
     assert layout.active_many(points[:0]).shape == (0, 5)
+
+
+def test_a_continuous_argument_that_is_never_active_is_not_counted():
+    space = Dict(a=Int(1, 2), b=Int(1, 3, when={"a": 1}), x=Real(0, 1, when={"a": 2, "b": 1}))
+    assert space.size == len(list(space.data)) == 4
+    assert Dict(a=Int(1, 2), x=Real(0, 1, when={"a": 2})).size == math.inf
+    with pytest.raises(ConfigError, match="'x' is a Real without `step`"):
+        _ = Dict(a=Int(1, 2), x=Real(0, 1, when={"a": 2})).data
+    many = {f"s{i}": Categorical(True, False) for i in range(25)}
+    conditions = {f"x{i}": Real(0, 1, when={f"s{i}": True}) for i in range(25)}
+    assert Dict({**many, **conditions}).size == math.inf

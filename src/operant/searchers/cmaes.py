@@ -104,7 +104,8 @@ class CmaEsSearcher(BaseSearcher):
                 if self.is_new(config):
                     return Proposal(number, config, notes={"restart": self._restarts, **asked})
         fresh = self.fresh(self.rng(number))
-        return None if fresh is None else Proposal(number, fresh)
+        notes = {"restart": self._restarts, "aside": True, **self._run.notes()}
+        return None if fresh is None else Proposal(number, fresh, notes=notes)
 
     def _remember(self, proposal: Proposal) -> None:
         super()._remember(proposal)
@@ -118,7 +119,7 @@ class CmaEsSearcher(BaseSearcher):
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
         notes = trial.notes
-        if notes is None or notes["restart"] != self._restarts:
+        if notes is None or "aside" in notes or notes["restart"] != self._restarts:
             return
         self._this_run += 1
         worst = self._worst if math.isfinite(self._worst) else 0.0

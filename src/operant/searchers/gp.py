@@ -68,17 +68,20 @@ class GpSearcher(BaseSearcher):
             return None
         rng = self.rng(number)
         config: Config | None
+        notes = None
         if number < self.n_initial_points or np.isfinite(self._history.scores).sum() < 2:
             config = self.space.decode(self._design.point(number))
             if self.is_new(config):
                 return Proposal(number, config)
         else:
-            for point in self._best_points(rng):
+            points = self._best_points(rng)
+            notes = {"fit": self._surrogate.fit}
+            for point in points:
                 config = self.space.decode(point)
                 if self.is_new(config):
-                    return Proposal(number, config, notes={"fit": self._surrogate.fit})
+                    return Proposal(number, config, notes=notes)
         config = self.fresh(rng)
-        return None if config is None else Proposal(number, config)
+        return None if config is None else Proposal(number, config, notes=notes)
 
     def _best_points(self, rng: np.random.Generator) -> list[np.ndarray]:
         with one_thread():

@@ -152,9 +152,7 @@ class LamctsSearcher(BaseSearcher):
             return Proposal(number, step)
         else:
             with one_thread():
-                proposal = self._propose_inside(number)
-            if proposal is not None:
-                return proposal
+                return self._propose_inside(number)
         fresh = self.fresh(self.rng(number))
         return None if fresh is None else Proposal(number, fresh)
 
@@ -166,12 +164,15 @@ class LamctsSearcher(BaseSearcher):
         assert self._run is not None
         region = self._follow(self._run)
         notes |= {"run": self._number, "seen": self._seen_rows, "path": region.path if region else ""}
-        own = [trial for trial in self.pending if trial.notes is not None and trial.notes["run"] == self._number]
+        own = [trial for trial in self.pending if _own_run(trial) == self._number]
+        asked: dict[str, Any] = {}
         for asked, point in self._run.ask((self.seed, number), region, own):
             config = self.space.decode(point)
             if self.is_new(config):
                 return Proposal(number, config, notes=notes | asked)
-        return None
+        fresh = self.fresh(self.rng(number))
+        # Not a step of the run; but that it began here, or was fitted, must be known to a restored search.
+        return None if fresh is None else Proposal(number, fresh, notes={**notes, **asked, "aside": True})
 
     def _follow(self, run: RegionSolver) -> Region | None:
         """The region of the run: the partition is made anew when there are a generation or 5 % more samples."""
@@ -305,7 +306,10 @@ class LamctsSearcher(BaseSearcher):
         if notes is None:
             return
         if notes["run"] > self._number:
-            self._begin(notes["run"], notes["start"])
+            if "start" in notes:
+                self._begin(notes["run"], notes["start"])
+            else:  # a record in which the run's beginning was not noted
+                self._number, self._run = notes["run"], None
         if notes["run"] == self._number and self._run is not None:
             self._seen_rows = notes["seen"]
             self._run.remember(notes)
@@ -318,10 +322,9 @@ class LamctsSearcher(BaseSearcher):
             return
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
-        notes = trial.notes
-        self._run_of.append(None if notes is None else notes["run"])
+        self._run_of.append(_own_run(trial))
         if self._run is not None:
-            own = notes is not None and notes["run"] == self._number
+            own = _own_run(trial) == self._number
             self._run.learn(trial, own, self._worst if math.isfinite(self._worst) else 0.0)
 
     # -- views -----------------------------------------------------------------------------------------------
@@ -342,3 +345,8 @@ class LamctsSearcher(BaseSearcher):
             if chosen is None and self._run is not None:
                 chosen = partition.walk(self.Cp)
             return tree_nodes(partition, self.Cp, None if chosen is None else chosen.path)
+
+
+def _own_run(trial: Trial) -> int | None:
+    """The run that a trial was a step of."""
+    return None if trial.notes is None or "aside" in trial.notes else trial.notes["run"]

@@ -129,18 +129,21 @@ class SkoptSearcher(BaseSearcher):
             return None
         rng = self.rng(number)
         config: Config | None
+        notes = None
         if number < self.n_initial_points or np.isfinite(self._history.scores).sum() < 2:
             config = self.space.decode(self._design.point(number))
             if self.is_new(config):
                 return Proposal(number, config)
         elif self.base_estimator != "DUMMY":
             function = self._choose_function(rng)
-            for point in self._best_points(function, rng):
+            points = self._best_points(function, rng)
+            notes = {"fit": self._surrogate.fit}
+            for point in points:
                 config = self.space.decode(point)
                 if self.is_new(config):
-                    return Proposal(number, config, notes={"acq_func": function, "fit": self._surrogate.fit})
+                    return Proposal(number, config, notes={"acq_func": function, **notes})
         config = self.fresh(rng)
-        return None if config is None else Proposal(number, config)
+        return None if config is None else Proposal(number, config, notes=notes)
 
     def _choose_function(self, rng: np.random.Generator) -> str:
         if self.acq_func != "gp_hedge":
