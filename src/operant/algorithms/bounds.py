@@ -19,7 +19,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     ),
     "target_entropy": (-math.inf, math.inf),
 }
-_MAY_BE_INFINITE = ("clip", "max_gradient_norm")  # limits: an infinite one is none
+_MAY_BE_INFINITE = ("clip", "max_gradient_norm", "noise_limit", "smoothing_limit")  # an infinite limit is none
 _OPTIMIZERS = ("adam", "rmsprop")
 
 

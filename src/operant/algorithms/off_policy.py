@@ -123,7 +123,7 @@ class ContinuousPolicy(BasePolicy):
         obs = to_tensors(self.adapter.adapt(empty), self._device)
         before = self._modes.state_dict()
         try:
-            with self._modes.acting(), torch.enable_grad():  # type: ignore[no-untyped-call]
+            with self._modes.acting(), torch.enable_grad():
                 output = network(obs, *further)
                 shape = tuple(output.shape)
                 unseen = [x for x in further if torch.autograd.grad(output.sum(), x, allow_unused=True)[0] is None]
