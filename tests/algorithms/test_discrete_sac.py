@@ -90,3 +90,9 @@ def test_both_paths_make_the_same_steps(masked):
 def test_continuous_actions_are_refused():
     with pytest.raises(UsageError, match="discrete_sac chooses one of n actions"):
         DiscreteSAC(ROW, spaces.Box(-1, 1, (2,), np.float32))
+
+
+@pytest.mark.parametrize("name", ["state_noise", "layer_norm"])
+def test_what_is_for_continuous_actions_is_refused(name):
+    with pytest.raises(UsageError, match=f"model.{name} is for continuous actions"):
+        DiscreteSAC(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), None, ModelSettings(**{name: True}))

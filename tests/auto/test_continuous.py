@@ -139,11 +139,36 @@ def test_noise_is_in_the_environments_units(mode, param, deviation):
 
 @pytest.mark.parametrize(
     ("mode", "param", "message"),
-    [("pink", (0, 1), "mode is uniform, normal"), ("normal", (0, 1, 2), "which is no noise of the mode 'normal'")],
+    [
+        ("pink", (0, 1), "mode is uniform, normal"),
+        ("normal", (0, 1, 2), "which is no noise of the mode 'normal'"),
+        ("normal", (0, float("nan")), "which makes noise that is not finite"),
+        ("uniform", (0, float("inf")), "which is no noise of the mode 'uniform'"),
+        ("normal", [(0, 1)], "noise_param has 1 entries, but there are 2 actions"),
+    ],
 )
 def test_noise_that_is_none_is_refused(mode, param, message):
     with pytest.raises(UsageError, match=message):
         make("TD3").act_with_noise({"state": np.zeros((1, 3), np.float32)}, noise_param=param, mode=mode)
+
+
+def test_noise_of_each_action_as_machin_takes_it():
+    frame = make("DDPG")
+    state = {"state": np.zeros((4000, 3), np.float32)}
+    for mode, param, deviations in (
+        ("uniform", [(-0.3, 0.3), (-0.1, 0.1)], [0.3 / 3**0.5, 0.1 / 3**0.5]),
+        ("normal", [(0.0, 0.2), (0.0, 0.05)], [0.2, 0.05]),
+    ):
+        noisy = frame.act_with_noise(state, noise_param=param, mode=mode) - frame.act(state)
+        assert noisy.numpy().std(axis=0) == pytest.approx(deviations, rel=0.06)
+
+
+def test_words_beside_noise_are_checked():
+    state = {"state": np.zeros((1, 3), np.float32)}
+    with pytest.raises(UsageError, match="ratio is 'half'; it is a finite number"):
+        make("TD3").act_with_noise(state, noise_param=(0, 1), ratio="half")
+    with pytest.raises(UsageError, match=r"\['noise'\] are not understood: noise_param, ratio, mode and epsilon are"):
+        make("TD3").act_with_noise(state, noise=(0, 1))
 
 
 @pytest.mark.parametrize("name", ["DDPG", "SAC"])

@@ -108,6 +108,13 @@ def test_lists_and_eject(here, capsys):
         (["train", "cartpole-poo"], "did you mean 'cartpole-ppo'"),
         (["train", "cartpole-ppo", "algorithm.gama=1"], "did you mean 'gamma'"),
         (["train", "--resume", "nothing"], "there is no run"),
+        (["train", "cartpole-ppo", "seed=-1"], "seed is -1; it must be at least 0"),
+        (["train", "cartpole-ppo", "--seeds=-2..0"], "'-2..0' are no seeds: write 0..4, or 0,3,7"),
+        (["train", "cartpole-ppo", "--seeds", "0..99999999999"], "are no seeds"),
+        (["train", "cartpole-ppo", "--seeds", ""], "'' are no seeds"),
+        (["train", "cartpole-ppo", "--seeds", "0,1", "--workers", "-1"], "-1 trainings at the same time are none"),
+        (["train", "cartpole-ppo", "--workers", "2"], "collect for one training are a setting: workers=2"),
+        (["train", "--resume", "last", "--seeds", "0..4"], "--resume goes on with one run"),
         (["view", "nothing"], "there is no run"),
     ],
 )

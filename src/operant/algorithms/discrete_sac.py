@@ -66,6 +66,8 @@ class CategoricalPolicy(BasePolicy):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        if self.model.network is not None:
+            raise UsageError("discrete_sac has two kinds of networks: model.actor and model.critic, no network")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.network = self._build(self.model.actor)

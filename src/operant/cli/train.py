@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    _check_seeds(args)
     if args.list:
         return _list(args)
     if args.settings:
@@ -65,7 +66,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("what is to be trained? Name a preset (`operant train --list`) or a config file")
     if args.site is not None:
         return _on_site(args)
-    return _seeds(args) if args.seeds else _train(args, args.changes, resumed=False)
+    return _train(args, args.changes, resumed=False) if args.seeds is None else _seeds(args)
+
+
+def _check_seeds(args: argparse.Namespace) -> None:
+    if args.seeds is not None and args.resume:
+        raise UsageError("--resume goes on with one run, --seeds begins new ones: leave one of the two")
+    if args.workers and args.seeds is None:
+        raise UsageError(
+            f"--workers is for --seeds; processes that collect for one training are a setting: workers={args.workers}"
+        )
+    if args.workers and args.site is not None:
+        raise UsageError("--workers is for trainings on this machine; with --site each seed is a job of the site")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -141,7 +153,7 @@ def _on_site(args: argparse.Namespace) -> int:
     from operant.training.targets import load_config
 
     config = load_config(args.target, args.changes)
-    seeds = parse_seeds(args.seeds) if args.seeds else [config.seed]
+    seeds = [config.seed] if args.seeds is None else parse_seeds(args.seeds)
     name = new_run_id(config.name)
     folder = find_root(args.root) / "searches" / name
     site, before = over_nodes(config, parse_site(args.site))

@@ -398,6 +398,9 @@ def build_q_network(
     :param atoms: outputs for each action, those of one side by side.
     :param noise: start of the deviation of noise on the weights of the last layer, 0: none.
     """
+    if settings.state_noise or settings.layer_norm:
+        name = "state_noise" if settings.state_noise else "layer_norm"
+        raise UsageError(f"model.{name} is for continuous actions, not for values of one of {actions.outputs}")
     if settings.network is not None:
         own = load_module(settings.network, settings.arguments)
         return OwnRecurrentQNetwork(own) if remembers(own) else QNetwork(own)

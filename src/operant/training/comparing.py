@@ -76,13 +76,17 @@ def read_groups(root: Path, wanted: Mapping[str, Sequence[str]]) -> list[Group]:
 
     Only finished trainings count. Where one was made twice with the same seed, the newest counts.
     """
-    rows = [row for row in Index(root).rows() if row.status == Status.FINISHED and TAG in row.last]
+    rows = Index(root).rows()
     groups = []
     for name, patterns in wanted.items():
-        matching = [row for row in rows if any(_matches(row, pattern) for pattern in patterns)]
-        if not matching:
-            called = " or ".join(patterns)
+        called = " or ".join(patterns)
+        named = [row for row in rows if any(_matches(row, pattern) for pattern in patterns)]
+        finished = [row for row in named if row.status == Status.FINISHED]
+        if not finished:
             raise UsageError(f"no finished training in {root} is called {called}; `operant runs` lists them")
+        matching = [row for row in finished if TAG in row.last]
+        if not matching:
+            raise UsageError(f"no run in {root} that is called {called} has evaluations ({TAG}): it is no training")
         groups.append(_group(root, name, matching))
     return _alike(groups)
 
@@ -164,7 +168,8 @@ def score_ranges(groups: Sequence[Group], given: Mapping[str, Range], best: bool
         scores = [curve.score(best) for group in groups for curve in group.tasks[task]]
         own = (min(scores), max(scores)) if len(tasks) > 1 else (0.0, 1.0)
         low, high = given.get(task, own)
-        ranges[task] = (low, high if high > low else low + 1.0)
+        # Where all scores are the same; next to a large number 1 is nothing.
+        ranges[task] = (low, high if high > low else low + max(1.0, float(np.spacing(abs(low)))))
     return ranges
 
 

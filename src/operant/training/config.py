@@ -149,6 +149,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.total_steps < 1:
             raise UsageError(f"total_steps is {self.total_steps}; it must be at least 1")
+        if self.seed < 0:
+            raise UsageError(f"seed is {self.seed}; it must be at least 0")
         if "name" not in self.algorithm:
             raise UsageError(f"algorithm.name is missing: one of {', '.join(ALGORITHMS.names)}")
         _, settings = find_algorithm(self.algorithm["name"])

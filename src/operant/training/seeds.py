@@ -19,6 +19,8 @@ from operant.training.running import train
 from operant.training.statistics import interval
 from operant.training.training import TrainResult
 
+_MOST = 100_000  # seeds at once; more are a mistake in writing
+
 
 @dataclass(frozen=True)
 class SeedsResult:
@@ -39,23 +41,26 @@ class SeedsResult:
 
 def parse_seeds(text: str) -> list[int]:
     """``0..4`` (both ends included) or ``0,3,7``."""
+    seeds: Sequence[int] = []
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            seeds = list(range(first, last + 1))
+            seeds = range(first, last + 1)
         else:
             seeds = [int(part) for part in text.split(",")]
     except ValueError:
-        seeds = []
-    if not seeds or len(set(seeds)) < len(seeds):
+        pass
+    if not seeds or len(seeds) > _MOST or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         raise UsageError(f"{text!r} are no seeds: write 0..4, or 0,3,7")
-    return seeds
+    return list(seeds)
 
 
 def train_seeds(
     config: TrainConfig, seeds: Sequence[int], *, workers: int = 0, root: str | Path | None = None
 ) -> SeedsResult:
     """Train once for each seed; one process for each core unless `workers` says otherwise."""
+    if workers < 0:
+        raise UsageError(f"{workers} trainings at the same time are none: 1 or more, or 0 for one on each core")
     configs = [{**config.to_mapping(), "seed": seed, "name": f"{config.name}-seed{seed}"} for seed in seeds]
     count = min(workers or len(os.sched_getaffinity(0)), len(seeds))
     if count == 1:
