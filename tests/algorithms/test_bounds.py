@@ -20,8 +20,39 @@ from operant.training import load_config
         ("pendulum-td3", "updates=-1", "algorithm.updates is -1; it must be at least 0"),
         ("cartpole-es", "learning_rate=-0.1", "algorithm.learning_rate is -0.1; it must be at least 0"),
         ("pendulum-bc", "gamma=-1", "algorithm.gamma is -1.0; it must lie between 0 and 1"),
+        ("cartpole-ppo", "learning_rate=.inf", "algorithm.learning_rate is inf; it must be a finite number"),
+        ("cartpole-ppo", "entropy_weight=.nan", "algorithm.entropy_weight is nan; it must be a finite number"),
+        ("cartpole-ppo", "optimizer_eps=-1", "algorithm.optimizer_eps is -1.0; it must be at least 0"),
+        ("cartpole-dqn", "target_every=-1", "algorithm.target_every is -1; it must be at least 0"),
+        ("cartpole-dqn", "exploration_steps=-1", "algorithm.exploration_steps is -1; it must be at least 0"),
+        ("cartpole-rainbow", "noisy_std=.nan", "algorithm.noisy_std is nan; it must be a finite number"),
+        ("cartpole-c51", "value_max=.inf", "algorithm.value_max is inf; it must be a finite number"),
+        ("cartpole-trpo", "max_kl=.nan", "algorithm.max_kl is nan; it must be a finite number"),
+        ("cartpole-trpo", "damping=-1", "algorithm.damping is -1.0; it must be at least 0"),
+        ("cartpole-trpo", "value_epochs=-1", "algorithm.value_epochs is -1; it must be at least 0"),
+        ("pendulum-gail", "discriminator_rate=-1", "algorithm.discriminator_rate is -1.0; it must be at least 0"),
+        ("simple-spread-maddpg", "noise_scale=-1", "algorithm.noise_scale is -1.0; it must be at least 0"),
+        ("simple-spread-maddpg", "logit_weight=.nan", "algorithm.logit_weight is nan; it must be a finite number"),
+        ("pendulum-sac", "target_entropy=.nan", "algorithm.target_entropy is nan; it must be a finite number"),
+        ("pendulum-sac", "temperature=.inf", "algorithm.temperature is inf; it must be a finite number"),
+        ("cartpole-es", "noise=.nan", "algorithm.directions is at least 1, algorithm.noise a finite number above 0"),
     ],
 )
 def test_what_means_nothing_is_refused(preset, given, sentence):
     with pytest.raises(UsageError, match=f"^{sentence}$"):
         load_config(preset, [f"algorithm.{given}"])
+
+
+@pytest.mark.parametrize(
+    ("preset", "given"),
+    [
+        ("cartpole-ppo", "max_gradient_norm=.inf"),
+        ("cartpole-ppo", "entropy_weight=-0.01"),
+        ("cartpole-ppo", "clip=.inf"),
+        ("cartpole-dqn", "exploration_decay=.inf"),
+        ("cartpole-trpo", "value_epochs=0"),
+        ("cartpole-c51", "value_min=-500"),
+    ],
+)
+def test_what_means_something_is_taken(preset, given):
+    load_config(preset, [f"algorithm.{given}"])
