@@ -94,7 +94,9 @@ class MADDPGPolicy(BasePolicy):
         specs = {agent: action_spec(part) for agent, part in space.spaces.items()}  # type: ignore[attr-defined]
         for agent, spec in specs.items():
             if not (spec.one_choice or spec.bounded):
-                raise UsageError(f"MADDPG takes one choice or continuous actions with bounds; {agent} has {space}")
+                raise UsageError(
+                    f"MADDPG takes one choice or continuous actions with bounds; {agent} has {space.spaces[agent]}"  # type: ignore[attr-defined]
+                )
         return JointActions(specs)
 
     def _build(self) -> Actors:

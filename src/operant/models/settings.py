@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,10 @@ class ModelSettings:
     fused: bool = setting(True, "closed-form gradients for plain networks on a CPU: faster; false: always autograd")
 
     def __post_init__(self) -> None:
+        if min(self.hidden, default=1) < 1:
+            raise UsageError(f"model.hidden is {list(self.hidden)}; each layer has a size of at least 1")
+        if not math.isfinite(self.log_std) or self.state_noise_steps < 0:
+            raise UsageError("model.log_std is a finite number, model.state_noise_steps at least 0")
         if min(self.sequence, self.recurrent_size) < 1 or self.burn_in < 0:
             raise UsageError("model.sequence and model.recurrent_size are at least 1, model.burn_in at least 0")
         if self.recurrent and self.has_own_modules:
