@@ -93,8 +93,16 @@ QRDQNSettings.di_engine = replace(
     defaults={**_COMMON.defaults, "policy.model.num_quantiles": 64},
     elsewhere=(*_COMMON.elsewhere, "policy.on_policy", "policy.learn.kappa"),
 )
+C51Settings.machin = QRDQNSettings.machin = replace(QSettings.machin, own={})  # it has neither
+_NOT_OF_RAINBOW = {"mode", "criterion"}
 RainbowSettings.machin = replace(
-    QSettings.machin, rules=(*QSettings.machin.rules, same("reward_future_steps", "n_step"))
+    QSettings.machin,
+    rules=(*QSettings.machin.rules, same("reward_future_steps", "n_step")),
+    own={
+        **{key: value for key, value in QSettings.machin.own.items() if key not in _NOT_OF_RAINBOW},
+        "update_rate": 0.001,
+        "reward_future_steps": 3,
+    },
 )
 
 

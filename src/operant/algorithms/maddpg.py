@@ -235,8 +235,9 @@ class MADDPG(MADDPGPolicy, BaseAlgorithm):
                 f"{', '.join(self.agents)}"
             )
         names: dict[Any, int] = {key: n for n, agent in enumerate(self.agents) for key in (n, agent)}
-        wrong = [one for one in told[number] if one not in names]
-        seen = sorted({names[one] for one in told[number] if one in names})
+        known = [one for one in told[number] if isinstance(one, (int, str)) and one in names]
+        wrong = len(known) < len(told[number])
+        seen = sorted({names[one] for one in known})
         if wrong or number not in seen:
             raise UsageError(
                 f"algorithm.critic_visible_actors[{number}] is {list(told[number])}; the critic of "
