@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from operant.algorithms import DivergedError
+from operant.algorithms import DivergedError, find_algorithm
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training import load_policy, resume, train
+from operant.training.sources import learn_from
 
 SHORT: dict[str, Any] = {"total_steps": 200, "evaluation": {"episodes": 2, "every": 200}, "checkpoint": {"every": 100}}
 PPO = {"name": "ppo", "rollout": 25}
@@ -83,6 +84,15 @@ def test_a_reward_that_is_not_finite_is_the_environments(algorithm: dict[str, An
         train(config, root=tmp_path)
     with pytest.raises(DivergedError, match="the environment gave rewards that are not finite"):
         train({**SHORT, "env": {"id": bad_vector}, "algorithm": algorithm}, root=tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_c51_tells_of_a_reward_that_is_not_a_number() -> None:
+    c51 = find_algorithm("c51")[0](Room.observation_space, Room.action_space, None, None, 0)
+    rows = np.zeros((4, 2), np.float32)
+    batch = {"obs": rows, "next_obs": rows, "action": np.zeros(4, np.int64), "discount": np.full(4, 0.99, np.float32)}
+    with pytest.raises(DivergedError, match="the environment gave rewards that are not finite"):
+        learn_from(c51, {**batch, "reward": np.array([0.0, np.nan, 0.0, 0.0], np.float32)})
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -6,6 +6,7 @@ Networks and replay know actions between −1 and 1; only the environment gets t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -104,7 +105,7 @@ class ContinuousPolicy(BasePolicy):
         self._actor: FusedMLP | None = FusedMLP(self.network.actor, self._flat) if self._fused else None
         self._steps = 0
         if self.model.actor is not None:
-            self._show("actor", self.network, (_SHOWN, self.outputs))
+            self._show("actor", self._first_output if self._remembers else self.network, (_SHOWN, self.outputs))
 
     def _actions_of(self, space: Space[Any]) -> ActionSpec:
         spec = super()._actions_of(space)
@@ -116,7 +117,14 @@ class ContinuousPolicy(BasePolicy):
             )
         return spec
 
-    def _show(self, role: str, network: nn.Module, want: tuple[int, ...], *further: torch.Tensor) -> None:
+    def _first_output(self, obs: Any) -> torch.Tensor:
+        """Of a policy with memory at the beginning of episodes."""
+        output: torch.Tensor = self.network.step(obs, to_tensors(self.initial_state(_SHOWN), self._device))[0]
+        return output
+
+    def _show(
+        self, role: str, network: Callable[..., torch.Tensor], want: tuple[int, ...], *further: torch.Tensor
+    ) -> None:
         """Show observations to a module of the user's own: one that does not fit is told before anything begins."""
         from gymnasium.vector.utils import create_empty_array
 
