@@ -83,7 +83,7 @@ def test_changes_are_applied_in_order(tmp_path):
         (["env.num_envs=0"], "at least one environment"),
         (["seed=-1"], "seed is -1; it lies between 0 and"),
         (["model.hidden=[64, -1]"], "each layer has at least 1 unit"),
-        (["model.log_std=.nan"], "model.log_std is a finite number"),
+        (["model.log_std=.nan"], "model.log_std is nan; it must be a finite number"),
         (["evaluation.every=-1"], "evaluation.every is -1; it must be at least 0"),
         (["evaluation.episodes=0"], "evaluation.episodes is 0; it must be at least 1"),
         (["evaluation.stop_value=.nan"], "evaluation.stop_value is nan"),
