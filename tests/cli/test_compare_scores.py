@@ -111,3 +111,19 @@ def test_runs_without_evaluations_are_told(capsys):
     record("silent-seed0", "Easy", 0)
     assert main(["compare-scores", "silent"]) == 1
     assert "called silent has evaluations (evaluation/return): it is no training" in capsys.readouterr().err
+
+
+def test_seeds_that_failed_are_told(capsys):
+    with (
+        pytest.raises(ZeroDivisionError),
+        SummaryWriter(
+            "easy-a-seed7", config={"env.id": "Easy", "env.arguments": "{}", "seed": 7}, system_metrics=False
+        ),
+    ):
+        raise ZeroDivisionError
+    a, b = compared(capsys, "easy-a", "easy-b")
+    assert (a["runs"], a["unfinished"], b["unfinished"]) == (4, 1, 0)
+    assert main(["compare-scores", "easy-a", "easy-b"]) == 0
+    assert "not counted: seeds of easy-a that did not finish, 1 of them" in capsys.readouterr().out
+    record("easy-a-seed7", "Easy", 7, 0.0, 10.0)  # made again, to its end
+    assert compared(capsys, "easy-a")[0]["unfinished"] == 0

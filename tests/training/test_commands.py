@@ -84,11 +84,36 @@ def test_an_environment_of_ones_own_has_a_window_too_or_a_gif(here, screen, monk
     assert list(here.glob(".operant/runs/*/view.gif"))
 
 
+ODD_SEED = """
+import gymnasium
+
+class Odd(gymnasium.Wrapper):
+    odd = None
+
+    def reset(self, seed=None, options=None):
+        self.odd = 60 <= seed < 100 if self.odd is None else self.odd
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action):
+        obs, reward, *rest = self.env.step(action)
+        return obs, float("nan") if self.odd else reward, *rest
+
+def make():
+    return Odd(gymnasium.make("CartPole-v1"))
+"""
+
+
 def test_several_seeds_give_one_figure(here, capsys):
     # Options may stand between the preset and the settings.
     assert main(["train", "cartpole-ppo", "--seeds", "0..1", *SMALL, "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "IQM" in out and "95 % interval" in out and "(2 seeds)" in out
+
+
+def test_the_seed_that_fails_is_named(here, capsys):
+    (here / "odd.py").write_text(ODD_SEED)
+    assert main(["train", "cartpole-ppo", "env.id=odd:make", "--seeds", "2,60", *SMALL, "--workers", "1"]) == 1
+    assert "seed 60: odd:make gave the reward nan" in capsys.readouterr().err
 
 
 def test_lists_and_eject(here, capsys):

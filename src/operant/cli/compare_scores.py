@@ -105,5 +105,7 @@ def _print(groups: list[Group], figures: list[dict[str, Any]], ranges: dict[str,
     if scaled:
         print(f"0 to 1 is {', '.join(scaled)}")
     for group in groups:
+        if group.unfinished:
+            print(f"not counted: seeds of {group.name} that did not finish, {group.unfinished} of them")
         if group.mixed:
             print(f"not of one kind: runs of {group.name} differ in {', '.join(group.mixed)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from operant._util.pools import spawn_pool
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
 from operant.training.config import TrainConfig
 from operant.training.running import train
 from operant.training.statistics import interval
@@ -64,16 +64,28 @@ def train_seeds(
     configs = [{**config.to_mapping(), "seed": seed, "name": f"{config.name}-seed{seed}"} for seed in seeds]
     count = min(workers or len(os.sched_getaffinity(0)), len(seeds))
     if count == 1:
-        results = [train(one, root=root, tags=["seeds"]) for one in configs]
+        made = (train(one, root=root, tags=["seeds"]) for one in configs)
+        results = _naming_seed(seeds, made)
     else:
         with _passing_on_sigterm(), spawn_pool(count) as pool:
-            results = list(pool.map(_train_one, configs, [root] * len(configs)))
+            results = _naming_seed(seeds, pool.map(_train_one, configs, [root] * len(configs)))
     return SeedsResult(
         tuple(seeds),
         tuple(results),
         interval([one.best_return for one in results]),
         interval([one.final_return for one in results]),
     )
+
+
+def _naming_seed(seeds: Sequence[int], made: Iterator[TrainResult]) -> list[TrainResult]:
+    """The results of all seeds; of the first that fails, an error says which it is."""
+    results: list[TrainResult] = []
+    try:
+        for result in made:
+            results.append(result)  # how many there are tells which one failed
+    except OperantError as error:
+        raise OperantError(f"seed {seeds[len(results)]}: {error}") from error
+    return results
 
 
 @contextmanager
