@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -110,9 +111,23 @@ def test_several_seeds_give_one_figure(here, capsys):
     assert "IQM" in out and "95 % interval" in out and "(2 seeds)" in out
 
 
-def test_the_seed_that_fails_is_named(here, capsys):
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_seed_that_fails_is_named_and_costs_the_others_nothing(here, capsys, monkeypatch, workers):
+    monkeypatch.setenv("PYTHONPATH", str(here), prepend=os.pathsep)
     (here / "odd.py").write_text(ODD_SEED)
-    assert main(["train", "cartpole-ppo", "env.id=odd:make", "--seeds", "2,60", *SMALL, "--workers", "1"]) == 1
+    words = ["train", "cartpole-ppo", "env.id=odd:make", "--seeds", "60,2", *SMALL, "--workers", workers]
+    assert main(words) == 1
+    out, err = capsys.readouterr()
+    assert "(1 seeds)" in out
+    assert "error: seed 60 failed: odd:make gave the reward nan" in err
+    assert main([*words, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [one["seed"] for one in told["seeds"]] == [2] and [one["seed"] for one in told["failed"]] == [60]
+
+
+def test_where_every_seed_fails_the_first_says_why(here, capsys):
+    (here / "odd.py").write_text(ODD_SEED)
+    assert main(["train", "cartpole-ppo", "env.id=odd:make", "--seeds", "60,61", *SMALL, "--workers", "1"]) == 1
     assert "seed 60: odd:make gave the reward nan" in capsys.readouterr().err
 
 
@@ -133,7 +148,7 @@ def test_lists_and_eject(here, capsys):
         (["train", "cartpole-poo"], "did you mean 'cartpole-ppo'"),
         (["train", "cartpole-ppo", "algorithm.gama=1"], "did you mean 'gamma'"),
         (["train", "--resume", "nothing"], "there is no run"),
-        (["train", "cartpole-ppo", "seed=-1"], "seed is -1; it must be at least 0"),
+        (["train", "cartpole-ppo", "seed=-1"], "seed is -1; it lies between 0 and"),
         (["train", "cartpole-ppo", "--seeds=-2..0"], "'-2..0' are no seeds: write 0..4, or 0,3,7"),
         (["train", "cartpole-ppo", "--seeds", "0..99999999999"], "are no seeds"),
         (["train", "cartpole-ppo", "--seeds", ""], "'' are no seeds"),

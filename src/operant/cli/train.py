@@ -211,7 +211,7 @@ def _seeds(args: argparse.Namespace) -> int:
     summary = train_seeds(config, parse_seeds(args.seeds), workers=args.workers, root=args.root)
     if args.json:
         print(json.dumps(summary.to_mapping()))
-        return 0
+        return 1 if summary.failed else 0
     cells: list[tuple[Any, ...]] = [
         (str(seed), one.run_id, f"{one.steps:,}", f"{one.best_return:.2f}", f"{one.final_return:.2f}")
         for seed, one in zip(summary.seeds, summary.results, strict=True)
@@ -219,4 +219,6 @@ def _seeds(args: argparse.Namespace) -> int:
     print_table(("SEED", "RUN", "STEPS", "BEST", "LAST"), cells)
     for name, (middle, low, high) in (("best", summary.best), ("last", summary.last)):
         print(f"{name:<5} IQM {middle:.2f}   95 % interval {low:.2f} … {high:.2f}   ({len(cells)} seeds)")
-    return 0
+    for seed, error in summary.failed.items():
+        print(f"error: seed {seed} failed: {error}", file=sys.stderr)
+    return 1 if summary.failed else 0

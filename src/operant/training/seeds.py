@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +25,22 @@ _MOST = 100_000  # seeds at once; more are a mistake in writing
 
 @dataclass(frozen=True)
 class SeedsResult:
-    """The results of all seeds; `best` and `last` are interquartile means with their 95 % intervals."""
+    """The results of the seeds that finished; `best` and `last` are interquartile means with their 95 % intervals.
+    `failed` has what the others ended with."""
 
     seeds: tuple[int, ...]
     results: tuple[TrainResult, ...]
     best: tuple[float, float, float]
     last: tuple[float, float, float]
+    failed: Mapping[int, str]
 
     def to_mapping(self) -> dict[str, Any]:
         each = [
             {"seed": seed, "run": one.run_id, "steps": one.steps, "best": one.best_return, "last": one.final_return}
             for seed, one in zip(self.seeds, self.results, strict=True)
         ]
-        return {"seeds": each, "best": list(self.best), "last": list(self.last)}
+        failed = [{"seed": seed, "error": error} for seed, error in self.failed.items()]
+        return {"seeds": each, "best": list(self.best), "last": list(self.last), "failed": failed}
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -63,29 +67,40 @@ def train_seeds(
         raise UsageError(f"{workers} trainings at the same time are none: 1 or more, or 0 for one on each core")
     configs = [{**config.to_mapping(), "seed": seed, "name": f"{config.name}-seed{seed}"} for seed in seeds]
     count = min(workers or len(os.sched_getaffinity(0)), len(seeds))
+    ends: dict[int, TrainResult | OperantError] = {}
     if count == 1:
-        made = (train(one, root=root, tags=["seeds"]) for one in configs)
-        results = _naming_seed(seeds, made)
+        for seed, one in zip(seeds, configs, strict=True):
+            ends[seed] = _end_of(lambda one=one: train(one, root=root, tags=["seeds"]))  # type: ignore[misc]
     else:
         with _passing_on_sigterm(), spawn_pool(count) as pool:
-            results = _naming_seed(seeds, pool.map(_train_one, configs, [root] * len(configs)))
+            begun = [pool.submit(_train_one, one, root) for one in configs]
+            try:
+                ends = {seed: _end_of(one.result) for seed, one in zip(seeds, begun, strict=True)}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finished = {seed: end for seed, end in ends.items() if isinstance(end, TrainResult)}
+    failed = {seed: str(end) for seed, end in ends.items() if isinstance(end, OperantError)}
+    if not finished:
+        seed, error = next(iter(failed.items()))
+        raise OperantError(f"seed {seed}: {error}")
     return SeedsResult(
-        tuple(seeds),
-        tuple(results),
-        interval([one.best_return for one in results]),
-        interval([one.final_return for one in results]),
+        tuple(finished),
+        tuple(finished.values()),
+        interval([one.best_return for one in finished.values()]),
+        interval([one.final_return for one in finished.values()]),
+        failed,
     )
 
 
-def _naming_seed(seeds: Sequence[int], made: Iterator[TrainResult]) -> list[TrainResult]:
-    """The results of all seeds; of the first that fails, an error says which it is."""
-    results: list[TrainResult] = []
+def _end_of(training: Callable[[], TrainResult]) -> TrainResult | OperantError:
+    """What a training came to: one that fails costs the others nothing."""
     try:
-        for result in made:
-            results.append(result)  # how many there are tells which one failed
+        return training()
     except OperantError as error:
-        raise OperantError(f"seed {seeds[len(results)]}: {error}") from error
-    return results
+        return error
+    except BrokenProcessPool:
+        return OperantError("a training's process was killed, and those beside it ended with it; was memory short?")
 
 
 @contextmanager
