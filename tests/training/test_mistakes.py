@@ -119,6 +119,13 @@ def test_a_resume_in_another_shape_is_refused(change: str, message: str, tmp_pat
     assert "\n" not in str(caught.value)
 
 
+def test_a_resume_with_other_heads_is_refused(tmp_path: Path) -> None:
+    train({**SHORT, "env": {"id": Room}, "algorithm": {**DQN, "name": "rainbow", "batch": 8}}, root=tmp_path)
+    for change in ("algorithm.atoms=21", "algorithm.dueling=false", "algorithm.noisy=false"):
+        with pytest.raises(UsageError, match=f"cannot go on with {change}".replace("false", "False")):
+            resume("last", ["total_steps=400", change], root=tmp_path)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("saved")
