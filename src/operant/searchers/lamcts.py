@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from operant.searchers._extras import one_thread
 from operant.searchers._region_solvers import STANDS_OUT, CmaSolver, GpSolver, RegionSolver, TurboSolver
 from operant.searchers._regions import Partition, Region, tree_nodes, tree_text
 from operant.searchers._trial_arrays import TrialArrays, filled_scores
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Container
@@ -106,19 +107,19 @@ class LamctsSearcher(BaseSearcher):
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         if dims is not None and whole_number(dims, "dims", least=1) != self.space.dimensions:
             raise ConfigError(f"`dims` is {dims}, but there are {self.space.dimensions} search args", ("dims",))
-        if not is_number(Cp) or not 0 <= Cp < math.inf:
+        if not is_number(Cp) or not 0 <= Cp <= sys.float_info.max:
             raise ConfigError(f"`Cp` must be a number from 0 on, not {Cp!r}", ("Cp",))
         self.Cp = float(Cp)
         self.leaf_size = whole_number(leaf_size, "leaf_size", least=2)
         self.kernel_type = one_of(kernel_type, "kernel_type", _KERNELS)
         gamma = gamma_type if is_number(gamma_type) else one_of(gamma_type, "gamma_type", ("auto", "scale"))
         self.gamma_type = positive(gamma, "gamma_type") if is_number(gamma) else gamma
-        self.ninits = whole_number(ninits, "ninits", least=2)
+        self.ninits = whole_number(ninits, "ninits", least=2, most=MOST_AT_ONCE)
         self.solver = one_of(solver, "solver", _SOLVERS)
         default = min(1 / math.sqrt(max(self.space.dimensions, 1)), 0.3)
         self.sigma = positive(default if sigma is None else sigma, "sigma")
         if population_size is not None:
-            whole_number(population_size, "population_size", least=4)
+            whole_number(population_size, "population_size", least=4, most=MOST_AT_ONCE)
         self.population_size = population_size
         self.start = one_of(start, "start", _STARTS)
         self.partition = flag(partition, "partition")
