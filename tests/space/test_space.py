@@ -253,6 +253,34 @@ def test_a_name_given_twice_is_taken_from_the_later_argument():
             r"\[0\].when.a.mni: .*did you mean 'min'",
         ),
         (
+            [
+                {"type": "Categorical", "name": "kind", "data": ["sgd", "adam"]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"kind": ["adam", "sdg"]}},
+            ],
+            r"\[1\].when.kind: 'kind' is never 'sdg' \(did you mean 'sgd'",
+        ),
+        (
+            [
+                {"type": "Categorical", "name": "n", "data": [1, 2]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"n": {"not": "2"}}},
+            ],
+            r"\[1\].when.n: 'n' is never '2': it is one of \[1, 2\]",
+        ),
+        (
+            [
+                {"type": "Nested", "data": [{"p": 1, "q": 2}, {"p": 3}]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"q": 3}},
+            ],
+            r"\[1\].when.q: 'q' is never 3: it is one of \[2\]",
+        ),
+        (
+            [
+                {"type": "Int", "name": "n", "data": [1, 8]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"n": 9}},
+            ],
+            r"\[1\].when.n: 'n' is never 9: it goes from 1 to 8",
+        ),
+        (
             [{"type": "File", "name": "c", "file": "c", "args": [{"type": "Int", "name": "x", "dta": 1}]}],
             r"\[0\].args\[0\].dta: .*did you mean 'data'",
         ),
