@@ -85,7 +85,9 @@ class CategoricalPolicy(BasePolicy):
         return spec
 
     def _build(self, own: Any) -> Any:
-        return build_q_network(self.adapter, self.actions, replace(self.model, network=own), dueling=False)
+        return build_q_network(
+            self.adapter, self.actions, replace(self.model, network=own, actor=None, critic=None), dueling=False
+        )
 
     @staticmethod
     def data_spec(settings: DiscreteSACSettings) -> DataSpec:
