@@ -88,7 +88,7 @@ def test_odd_spaces(args):
 def test_mistakes_name_the_option():
     with pytest.raises(ConfigError, match="did you mean 'ipop'"):
         build(BOX, restart="ippop")
-    with pytest.raises(ConfigError, match="from 4 on"):
+    with pytest.raises(ConfigError, match="from 4 to"):
         build(BOX, population_size=2)
 
 
