@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from operant.models.spaces import ActionSpec
 
 _NOTHING: dict[str, Any] = {}
+_TARGET_SHARE = 0.89  # as CleanRL has it: with the 0.98 of the paper the policy hardly prefers anything
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,6 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self._critic_optimizer = make_optimizer(settings.optimizer, self._critic_flat, 1e-8)
         self._log_temperature = ScalarAdam(math.log(settings.temperature))
         self.entropy_limit = math.log(self.actions.outputs)
-        usual = 0.89 * self.entropy_limit  # as CleanRL has it: with the 0.98 of the paper it hardly prefers anything
-        self._target_entropy = usual if settings.target_entropy is None else settings.target_entropy
         self._updates = 0
 
     @property
@@ -228,8 +227,18 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self._actor_optimizer.step(settings.learning_rate if rate is None else rate)
         if settings.learn_temperature:
             rate = settings.temperature_rate
-            self._log_temperature.step(entropy - self._target_entropy, settings.learning_rate if rate is None else rate)
+            aim = self._target_entropy(batch.get("mask"))
+            self._log_temperature.step(entropy - aim, settings.learning_rate if rate is None else rate)
         return {"policy_loss": float(loss.mean()), "entropy": entropy, "q_mean": float(least.mean())}
+
+    def _target_entropy(self, mask: Array | None) -> float:
+        if self.settings.target_entropy is not None:
+            return self.settings.target_entropy
+        # What is attainable where only some actions are allowed: with more the temperature would grow without end.
+        limit = (
+            math.log(self.actions.outputs) if mask is None else float(np.log(np.maximum(mask.sum(axis=1), 1)).mean())
+        )
+        return _TARGET_SHARE * limit
 
     def state_dict(self) -> dict[str, Any]:
         return {
