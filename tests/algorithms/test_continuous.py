@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from operant.algorithms import DDPG, SAC, TD3, DDPGSettings, DivergedError, SACSettings, TD3Settings
 from operant.algorithms.noise import ActionNoise, ParameterNoise
@@ -364,3 +365,41 @@ def test_modules_of_ones_own_are_called_with_state_and_action():
     assert first is not second and agent.path.startswith("torch")
     metrics, _ = agent.learn(transitions(np.random.default_rng(0)))
     assert math.isfinite(metrics["policy_loss"]) and "actor.layer.weight" in agent.weights()
+
+
+class OneOutput(nn.Module):
+    """Also a critic that does not look at the action."""
+
+    def __init__(self, outputs=1):
+        super().__init__()
+        self.layer = nn.Linear(5, outputs)
+
+    def forward(self, state):
+        return self.layer(state)
+
+
+class WithoutNames(OneOutput):
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"actor": OneOutput}, r"model\.actor must give an output of shape \(2, 6\) for 2 observations, not \(2, 1\)"),
+        ({"actor": nn.Linear(3, 6)}, r"model\.actor cannot take observations of Box.*RuntimeError"),
+        ({"critic": OneOutput}, r"model\.critic gives values on which actions have no bearing"),
+        ({"critic": WithoutNames}, r"model\.critic cannot take observations and actions, as forward\(state, action\)"),
+        ({"network": OneOutput}, r"SAC has two kinds of networks: model\.actor and model\.critic"),
+    ],
+)
+def test_own_modules_that_do_not_fit_are_told_before_anything_begins(model, message):
+    with pytest.raises(UsageError, match=message):
+        SAC(ROW, UNEQUAL, SACSettings(), ModelSettings(**model))
+
+
+def test_bounds_too_far_apart_are_none():
+    largest = float(np.finfo(np.float32).max)
+    with pytest.raises(UsageError, match="DDPG needs continuous actions with bounds") as told:
+        DDPG(ROW, spaces.Box(-largest, np.float32([[1, 2, largest], [1, 2, 3]])))
+    assert "\n" not in str(told.value)

@@ -87,6 +87,28 @@ def test_both_paths_make_the_same_steps(masked):
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=3e-5)
 
 
+def test_the_temperature_aims_at_an_entropy_that_a_mask_allows():
+    """Else it would grow without end, until nothing but chance is worth anything."""
+    settings = DiscreteSACSettings(temperature_rate=0.1, learning_rate=1e-9)
+    two = np.array([[True, True, False, False]] * 16)
+    for mask, possible in ((None, 4), (two, 2), (np.eye(4, dtype=bool)[[0, 1] * 8], 1)):
+        agent = DiscreteSAC(ROW, spaces.Discrete(4), settings, ModelSettings(hidden=(8,)))
+        agent._flat.array[:] = 0.0  # all that is allowed is alike
+        before, batch = agent._log_temperature.value, transitions(np.random.default_rng(0))
+        metrics, _ = agent.learn(batch if mask is None else {**batch, "mask": mask, "next_mask": mask})
+        assert metrics["entropy"] == pytest.approx(np.log(possible), abs=1e-6)
+        change = agent._log_temperature.value - before
+        assert change < 0 if possible > 1 else abs(change) < 0.1001
+    own = DiscreteSAC(ROW, spaces.Discrete(4), DiscreteSACSettings(target_entropy=0.5), ModelSettings(hidden=(8,)))
+    assert own._target_entropy(two) == 0.5
+
+
 def test_continuous_actions_are_refused():
     with pytest.raises(UsageError, match="discrete_sac chooses one of n actions"):
         DiscreteSAC(ROW, spaces.Box(-1, 1, (2,), np.float32))
+
+
+@pytest.mark.parametrize("name", ["state_noise", "layer_norm"])
+def test_what_is_for_continuous_actions_is_refused(name):
+    with pytest.raises(UsageError, match=f"model.{name} is for continuous actions"):
+        DiscreteSAC(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), None, ModelSettings(**{name: True}))

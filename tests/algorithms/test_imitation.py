@@ -181,6 +181,16 @@ def test_episodes_of_a_run_are_recorded(tmp_path, capsys, monkeypatch):
     cloned = {**config, "algorithm": {"name": "bc", "expert": f"{run}.npz"}, "total_steps": 50}
     train(cloned, root=root)
     assert main(["record", "last", "--episodes", "0", "--root", str(root)]) != 0
+    (tmp_path / "file").touch()
+    for words, why in (
+        (["--seed", "-1"], "--seed is -1; it must be at least 0"),
+        (["--output", str(tmp_path)], f"{tmp_path} is a folder; name a file in it"),
+        (["--output", str(tmp_path / "file" / "expert.npz")], "cannot be written"),
+    ):
+        capsys.readouterr()
+        assert main(["record", "last", "--episodes", "1", "--root", str(root), *words]) == 1
+        assert why in (told := capsys.readouterr().err) and told.count("\n") == 1
+    assert main(["view", "last", "--seed", "-1", "--no-window", "--root", str(root)]) == 1
 
 
 def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
@@ -193,9 +203,14 @@ def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("reward.npy", b"x")
         archive.filelist[0].file_size = 1 << 60  # what its index says
-    for file, why in (("bomb.npz", r"of memory are free"), (".", "no regular file")):
+    for file, why in (
+        ("bomb.npz", "of memory are free"),
+        (".", "no regular file"),
+        ("x" * 5000, "File name too long"),
+        ("a\0b", "null byte"),
+    ):
         with pytest.raises(UsageError, match=f"holds no recorded transitions: .*{why}"):
-            kind(Box(-1, 1, (2,)), Discrete(2), settings(expert=str(tmp_path / file)), None, 0)
+            kind(Box(-1, 1, (2,)), Discrete(2), settings(expert=f"{tmp_path}/{file}"), None, 0)
     for other in ("gail", "bc"):
         config = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": other, "expert": expert}, "total_steps": 10}
         with pytest.raises(UsageError, match=r"do not fit this environment: observations have the shape \(3,\)"):
@@ -227,6 +242,9 @@ def test_what_cannot_be_learned_from_is_said(tmp_path, expert):
         ("action", lambda action: action + 7, "actions are not all whole numbers from 0 to 2"),
         ("reward", lambda reward: reward.astype(str), "reward in .* holds no numbers"),
         ("obs/more", lambda obs: obs, "has obs as one array and as entries of a dict"),
+        ("terminated", lambda flags: flags[:, None], r"terminated in .* has the shape \(600, 1\), not \(600,\)"),
+        ("reward", lambda reward: np.stack([reward] * 2, 1), r"reward in .* has the shape \(600, 2\), not \(600,\)"),
+        ("obs", lambda obs: obs.astype(float) + 1e300, "obs in .* is not finite in row 0"),  # in single precision
     ],
 )
 @pytest.mark.parametrize("algorithm", ["bc", "gail"])

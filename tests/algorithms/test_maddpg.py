@@ -180,6 +180,7 @@ def test_a_critic_sees_who_it_is_to_see() -> None:
         (([0], [1]), "has 2 entries; there is a list for each of agent_0, agent_1, agent_2"),
         (([1], [1], [2]), r"critic_visible_actors\[0\] is \[1\].*this one among them"),
         (([0, 7], [1], [2]), r"critic_visible_actors\[0\] is \[0, 7\]"),
+        (([0, [1]], [1], [2]), r"critic_visible_actors\[0\] is \[0, \[1\]\]"),
     ):
         with pytest.raises(UsageError, match=message):
             linear(agents=3, critic_visible_actors=given)

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from operant.algorithms import A2C, DQN, PPO, PPOSettings
+from operant.algorithms import A2C, DQN, PPO, PPOSettings, find_algorithm
 from operant.errors import UsageError
 from operant.models import ModelSettings
 
@@ -160,3 +160,18 @@ def test_noise_by_state_needs_a_last_hidden_layer(actions, model, message):
 def test_dqn_refuses_continuous_actions():
     with pytest.raises(UsageError, match="PPO, A2C or SAC"):
         DQN(ROW, ROW)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "sentence"),
+    [
+        ("dqn", {"actor": nn.Identity}, "name your module as model.network, not model.actor"),
+        ("c51", {"critic": nn.Identity}, "name your module as model.network, not model.critic"),
+        ("ppo", {"network": nn.Identity, "critic": nn.Identity}, "model.network is both, policy and value"),
+        ("a2c", {"layer_norm": True}, "model.layer_norm is for critics of continuous actions"),
+    ],
+)
+def test_a_module_for_a_role_that_is_not_there_is_refused(name, model, sentence):
+    algorithm, _ = find_algorithm(name)
+    with pytest.raises(UsageError, match=sentence):
+        algorithm(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), None, ModelSettings(**model))

@@ -66,6 +66,11 @@ MACHINS_OWN = {
     "TD3": {"update_rate": 0.001, "update_steps": None, "gradient_max": math.inf},
     "SAC": {"target_entropy": None, "initial_entropy_alpha": 1.0, "alpha_learning_rate": 1e-3, "update_rate": 0.005},
     "PPO": {"surrogate_loss_clip": 0.2, "gae_lambda": 1.0, "entropy_weight": None, "batch_size": 100},
+    "TRPO": {"kl_max_delta": 0.01, "conjugate_iterations": 10, "hv_mode": "fim", "gae_lambda": 1.0, "batch_size": 100},
+    "RAINBOW": {"update_rate": 0.001, "reward_future_steps": 3, "epsilon_decay": 0.9999, "batch_size": 100},
+    "GAIL": {"discriminator_update_times": 1, "discriminator_learning_rate": 1e-3, "surrogate_loss_clip": 0.2},
+    "GAIL_TRPO": {"expert_trajectory_path": "trajectory.data", "expert_replay_size": 500_000, "kl_max_delta": 0.01},
+    "MADDPG": {"critic_visible_actors": None, "sub_policy_num": 0, "update_rate": 0.001, "replay_size": 500_000},
     "A2C": {"value_weight": 0.5, "normalize_advantage": True, "actor_learning_rate": 1e-3, "batch_size": 100},
 }
 
@@ -85,6 +90,24 @@ def test_machins_own_values_there_and_back(name):
 def test_defaults_are_somebodys():
     with pytest.raises(UsageError, match="those of operant or machin"):
         generate_algorithm_config("SAC", defaults="mine")
+    for name in ("C51", "QRDQN"):  # Machin has neither
+        with pytest.raises(UsageError, match=f"no defaults of Machin's are known for {name}"):
+            generate_algorithm_config(name, defaults="machin")
+
+
+@pytest.mark.parametrize(
+    ("frame", "key", "value", "message"),
+    [
+        ("MADDPG", "sub_policy_num", "x", "frame_config.sub_policy_num is a whole number from 0 up, got 'x'"),
+        ("MADDPG", "sub_policy_num", 1.5, "frame_config.sub_policy_num is a whole number from 0 up, got 1.5"),
+        ("MADDPG", "sub_policy_num", -1, "frame_config.sub_policy_num is a whole number from 0 up, got -1"),
+        ("TRPO", "hv_mode", "fisher", "frame_config.hv_mode is fim or direct, not 'fisher'"),
+        ("GAIL", "entropy_weight", "much", "frame_config.entropy_weight is a number or null, got 'much'"),
+    ],
+)
+def test_what_machins_keys_may_be_is_said(frame, key, value, message):
+    with pytest.raises(UsageError, match=f"^{message}$"):
+        check_config({"env": "openai_gym", "frame": frame, "frame_config": {key: value}})
 
 
 @pytest.mark.parametrize(
@@ -139,11 +162,36 @@ def test_noise_is_in_the_environments_units(mode, param, deviation):
 
 @pytest.mark.parametrize(
     ("mode", "param", "message"),
-    [("pink", (0, 1), "mode is uniform, normal"), ("normal", (0, 1, 2), "which is no noise of the mode 'normal'")],
+    [
+        ("pink", (0, 1), "mode is uniform, normal"),
+        ("normal", (0, 1, 2), "which is no noise of the mode 'normal'"),
+        ("normal", (0, float("nan")), "which makes noise that is not finite"),
+        ("uniform", (0, float("inf")), "which is no noise of the mode 'uniform'"),
+        ("normal", [(0, 1)], "noise_param has 1 entries, but there are 2 actions"),
+    ],
 )
 def test_noise_that_is_none_is_refused(mode, param, message):
     with pytest.raises(UsageError, match=message):
         make("TD3").act_with_noise({"state": np.zeros((1, 3), np.float32)}, noise_param=param, mode=mode)
+
+
+def test_noise_of_each_action_as_machin_takes_it():
+    frame = make("DDPG")
+    state = {"state": np.zeros((4000, 3), np.float32)}
+    for mode, param, deviations in (
+        ("uniform", [(-0.3, 0.3), (-0.1, 0.1)], [0.3 / 3**0.5, 0.1 / 3**0.5]),
+        ("normal", [(0.0, 0.2), (0.0, 0.05)], [0.2, 0.05]),
+    ):
+        noisy = frame.act_with_noise(state, noise_param=param, mode=mode) - frame.act(state)
+        assert noisy.numpy().std(axis=0) == pytest.approx(deviations, rel=0.06)
+
+
+def test_words_beside_noise_are_checked():
+    state = {"state": np.zeros((1, 3), np.float32)}
+    with pytest.raises(UsageError, match="ratio is 'half'; it is a finite number"):
+        make("TD3").act_with_noise(state, noise_param=(0, 1), ratio="half")
+    with pytest.raises(UsageError, match=r"\['noise'\] are not understood: noise_param, ratio, mode and epsilon are"):
+        make("TD3").act_with_noise(state, noise=(0, 1))
 
 
 @pytest.mark.parametrize("name", ["DDPG", "SAC"])

@@ -19,6 +19,7 @@ def test_a_comparison_goes_on_where_it_was(tmp_path):
     again = compare("ackley", searchers, [1, 2], 4, file, dims=3, told=told.append)
     assert [(one.seed, one.best) for one in again] == [(one.seed, one.best) for one in first]
     assert len(told) == 3
+    assert len(read_outcomes(file)) == 2  # what came after the line that was cut off is no part of it
 
 
 def outcome(seed, hit, **more):
@@ -55,3 +56,25 @@ def test_the_command_writes_table_and_results(tmp_path, capsys):
     assert main([*arguments, "--samples", "3", "--out", str(tmp_path)]) == 0
     assert "| random | 2 | - |" in capsys.readouterr().out
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".jsonl", ".md", ".png"]
+
+
+def test_other_numbers_of_arguments_are_other_comparisons(tmp_path):
+    arguments = ["bench", "search", "--func", "levy", "--searchers", "random", "--seeds", "1", "--samples", "2"]
+    for dims in ("2", "3"):
+        assert main([*arguments, "--dims", dims, "--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["levy-2.jsonl", "levy-3.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--func", "rover", "--dims", "4"], "rover has an even number of arguments (at least 8), not 4"),
+        (["--func", "rosenbrock", "--dims", "1"], "rosenbrock has at least 2 arguments, not 1"),
+        (["--func", "ackly"], "unknown func_type 'ackly'; did you mean 'ackley'?"),
+        (["--func", "ackley", "--searchers", ","], "--searchers names no searcher"),
+        (["--func", "ackley", "--first-seed", "-1"], "--first-seed is a whole number from 0 on"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(tmp_path, capsys, words, message):
+    assert main(["bench", "search", *words, "--out", str(tmp_path / "none")]) != 0
+    assert capsys.readouterr().err == f"operant: {message}\n"

@@ -84,6 +84,8 @@ def test_charts_of_it(suffix, capsys):
         (["easy-a", "--range", "Easy=1"], "--range is ENV=LOW,HIGH"),
         (["easy-a", "--range", "Easy=-inf,inf"], "--range is ENV=LOW,HIGH"),
         (["easy-a", "--out", "x.gif"], "--out ends in"),
+        (["x="], "'x=' names no trainings: write [LABEL=]RUNS"),
+        (["easy-a", "--range", "Easy=0,1", "--range", "Easy=0,2"], "two ranges are given for Easy; leave one"),
     ],
 )
 def test_mistakes_are_told(words, message, capsys):
@@ -96,3 +98,32 @@ def test_returns_that_no_mean_has_a_place_for_are_told(value, capsys):
     record("odd-seed0", "Easy", 0, 1.0, value)
     assert main(["compare-scores", "easy-a", "odd"]) == 1
     assert f"has a return of {value:g}" in capsys.readouterr().err
+
+
+def test_scores_that_are_all_the_same_have_a_scale(capsys):
+    for task in ("Easy", "Hard"):
+        record(f"{task}-large-seed0", task, 0, 1e60)  # beside which 1 is nothing
+    (only,) = compared(capsys, "large=*-large")
+    assert only["iqm"] == [0.0, 0.0, 0.0]
+
+
+def test_runs_without_evaluations_are_told(capsys):
+    record("silent-seed0", "Easy", 0)
+    assert main(["compare-scores", "silent"]) == 1
+    assert "called silent has evaluations (evaluation/return): it is no training" in capsys.readouterr().err
+
+
+def test_seeds_that_failed_are_told(capsys):
+    with (
+        pytest.raises(ZeroDivisionError),
+        SummaryWriter(
+            "easy-a-seed7", config={"env.id": "Easy", "env.arguments": "{}", "seed": 7}, system_metrics=False
+        ),
+    ):
+        raise ZeroDivisionError
+    a, b = compared(capsys, "easy-a", "easy-b")
+    assert (a["runs"], a["unfinished"], b["unfinished"]) == (4, 1, 0)
+    assert main(["compare-scores", "easy-a", "easy-b"]) == 0
+    assert "not counted: seeds of easy-a that did not finish, 1 of them" in capsys.readouterr().out
+    record("easy-a-seed7", "Easy", 7, 0.0, 10.0)  # made again, to its end
+    assert compared(capsys, "easy-a")[0]["unfinished"] == 0

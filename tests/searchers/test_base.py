@@ -289,3 +289,34 @@ def test_the_misspelt_evolution_searcher_is_an_alias_with_a_note():
 def test_a_searcher_can_be_built_over_a_ready_space():
     space = build_space(ARGS)
     assert build_searcher({"type": "GridSearcher"}, space).space is space
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("LamctsSearcher", "Cp", 10**400),
+        ("LamctsSearcher", "sigma", math.inf),
+        ("LamctsSearcher", "gamma_type", math.inf),
+        ("LamctsSearcher", "ninits", 10**10),
+        ("CmaEsSearcher", "population_size", 10**10),
+        ("TurboSearcher", "n_initial_points", 10**10),
+        ("TpeSearcher", "good_fraction", math.inf),
+        ("TpeSearcher", "n_candidates", 10**10),
+        ("GpSearcher", "n_candidates", 10**10),
+        ("EvolutionSearcher", "mutate_scale", math.inf),
+        ("EvolutionSearcher", "population_size", 10**10),
+        ("RandomSearcher", "block", 10**10),
+        ("SkoptSearcher", "n_random_starts", -1),
+        ("SkoptSearcher", "acq_func_kwargs", []),
+    ],
+)
+def test_settings_that_no_search_could_use_are_refused_at_once(kind, key, value):
+    with pytest.raises(ConfigError, match=f"`{key}`"):
+        build_searcher({"type": kind, key: value}, [{"type": "Real", "name": "lr", "data": [0.0, 1.0]}])
+
+
+@pytest.mark.parametrize("kind", ["RandomSearcher", "TpeSearcher", "LamctsSearcher"])
+def test_a_seed_that_is_left_empty_is_the_usual_one(kind):
+    args = [{"type": "Real", "name": "lr", "data": [0.0, 1.0]}]
+    empty, usual = build_searcher({"type": kind, "seed": None}, args), build_searcher({"type": kind, "seed": 0}, args)
+    assert empty.propose() == usual.propose()

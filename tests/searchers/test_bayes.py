@@ -136,7 +136,7 @@ def test_random_state_and_random_starts_are_other_names():
         ("SkoptSearcher", {"acq_optimizer_kwargs": 3}, "is a mapping"),
         ("SkoptSearcher", {"random_state": -1}, "random_state"),
         ("GpSearcher", {"most_points": 3}, "from 10 on"),
-        ("TpeSearcher", {"n_candidates": 0}, "from 1 on"),
+        ("TpeSearcher", {"n_candidates": 0}, "from 1 (on|to)"),
         ("TpeSearcher", {"good_fraction": 0}, "above 0"),
     ],
 )

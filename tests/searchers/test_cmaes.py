@@ -88,7 +88,7 @@ def test_odd_spaces(args):
 def test_mistakes_name_the_option():
     with pytest.raises(ConfigError, match="did you mean 'ipop'"):
         build(BOX, restart="ippop")
-    with pytest.raises(ConfigError, match="from 4 on"):
+    with pytest.raises(ConfigError, match="from 4 to"):
         build(BOX, population_size=2)
 
 
@@ -107,3 +107,13 @@ def test_the_first_run_may_start_anywhere():
     assert build(BOX, sigma=1e-6).propose().config["x0"] == pytest.approx(0.0, abs=1e-3)
     starts = [build(BOX, sigma=1e-6, start="random", seed=seed).propose().config["x0"] for seed in range(3)]
     assert len({round(start, 1) for start in starts}) > 1
+
+
+def test_rewards_as_large_as_numbers_go():
+    args = [{"type": "Real", "name": "x", "data": [0, 1]}, {"type": "Categorical", "name": "kind", "data": ["a", "b"]}]
+    searcher = build_searcher({"type": "CmaEsSearcher", "population_size": 4}, args)
+    for number in range(60):  # warnings are errors here
+        proposal = searcher.propose()
+        reward = (-1.0) ** number * 10.0 ** (300, 308, -300, 0)[number % 4]
+        searcher.observe(Observation(proposal.number, values={"acc": reward}))
+    assert searcher.best.score == 1e300

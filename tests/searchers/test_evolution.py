@@ -69,7 +69,7 @@ def test_a_changed_score_moves_an_individual_in_the_population():
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"population_size": 1}, "from 2 on"),
+        ({"population_size": 1}, "from 2 (on|to)"),
         ({"mutate_prob": 1.5}, "between 0 and 1"),
         ({"gen_trial_limit": 0}, "from 1 on"),
         ({"mutate_scale": 0}, "above 0"),

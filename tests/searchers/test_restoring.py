@@ -54,3 +54,58 @@ def test_a_run_of_cma_es_around_the_best_of_a_trust_region_is_taken_over():
     copy = build_searcher({"type": "LamctsSearcher", "ninits": 12, "solver": "turbo"}, BOX)
     copy.restore(observations, proposals)
     assert copy.propose() == searcher.propose()
+
+
+FEW = [
+    {"type": "Int", "name": "layers", "data": [1, 6]},
+    {"type": "Categorical", "name": "act", "data": ["relu", "tanh", "gelu"]},
+    {"type": "Categorical", "name": "norm", "data": [True, False]},
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "LamctsSearcher", "ninits": 5, "leaf_size": 4},
+        {"type": "LamctsSearcher", "ninits": 5, "leaf_size": 4, "solver": "gp"},
+        {"type": "GpSearcher", "n_initial_points": 4, "n_candidates": 10, "n_starts": 1},
+    ],
+    ids=lambda one: one["type"] + one.get("solver", ""),
+)
+def test_a_space_that_is_tried_to_its_end(options):
+    """What falls to a random configuration, since all that the searcher asked for is known, is taken over, too."""
+    gone_through(options, FEW, 36, lambda config: float(config["layers"] == 3))
+
+
+def test_jobs_that_failed_before_there_was_a_model():
+    args = [{"type": "Real", "name": "lr", "data": [1e-6, 1.0], "log": True}]
+    options = {"type": "CmaEsSearcher", "population_size": 4}
+    gone_through(options, args, 16, lambda config: -abs(config["lr"] - 0.01), failed=(2, 6))
+
+
+def gone_through(options, args, count, reward, failed=()):
+    """Restore after each trial, and compare the next proposal."""
+    searcher = build_searcher(options, args)
+    proposals, observations = [], []
+    for number in range(count):
+        copy = build_searcher(options, args)
+        copy.restore(observations, proposals)
+        proposal = searcher.propose()
+        assert copy.propose() == proposal
+        fields = [proposal.config, proposal.budget, proposal.parent, proposal.notes]
+        proposals.append(Proposal(number, *json.loads(json.dumps(fields))))
+        values = {} if number in failed else {"acc": reward(proposal.config)}
+        observations.append(Observation(number, status="ERROR" if number in failed else "FINISHED", values=values))
+        searcher.observe(observations[-1])
+
+
+def test_a_record_that_lacks_the_beginning_of_a_run():
+    options = {"type": "LamctsSearcher", "ninits": 2}
+    copy = build_searcher(options, BOX)
+    proposals = [
+        Proposal(0, dict.fromkeys(("x0", "x1", "x2"), 0.0)),
+        Proposal(1, dict.fromkeys(("x0", "x1", "x2"), 1.0)),
+        Proposal(2, dict.fromkeys(("x0", "x1", "x2"), 2.0), notes={"run": 0, "seen": 2, "path": "", "generation": 0}),
+    ]
+    copy.restore([Observation(number, values={"acc": float(number)}) for number in range(3)], proposals)
+    assert copy.propose().notes["run"] == 1

@@ -253,6 +253,34 @@ def test_a_name_given_twice_is_taken_from_the_later_argument():
             r"\[0\].when.a.mni: .*did you mean 'min'",
         ),
         (
+            [
+                {"type": "Categorical", "name": "kind", "data": ["sgd", "adam"]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"kind": ["adam", "sdg"]}},
+            ],
+            r"\[1\].when.kind: 'kind' is never 'sdg' \(did you mean 'sgd'",
+        ),
+        (
+            [
+                {"type": "Categorical", "name": "n", "data": [1, 2]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"n": {"not": "2"}}},
+            ],
+            r"\[1\].when.n: 'n' is never '2': it is one of \[1, 2\]",
+        ),
+        (
+            [
+                {"type": "Nested", "data": [{"p": 1, "q": 2}, {"p": 3}]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"q": 3}},
+            ],
+            r"\[1\].when.q: 'q' is never 3: it is one of \[2\]",
+        ),
+        (
+            [
+                {"type": "Int", "name": "n", "data": [1, 8]},
+                {"type": "Int", "name": "b", "data": [1, 2], "when": {"n": 9}},
+            ],
+            r"\[1\].when.n: 'n' is never 9: it goes from 1 to 8",
+        ),
+        (
             [{"type": "File", "name": "c", "file": "c", "args": [{"type": "Int", "name": "x", "dta": 1}]}],
             r"\[0\].args\[0\].dta: .*did you mean 'data'",
         ),
@@ -302,3 +330,14 @@ def test_many_points_are_snapped_as_their_configurations_are_encoded():
     np.testing.assert_allclose(layout.snap_many(points), layout.encode_many(configs), atol=1e-12)
     np.testing.assert_array_equal(layout.active_many(points), [layout.active(config) for config in configs])
     assert layout.active_many(points[:0]).shape == (0, 5)
+
+
+def test_a_continuous_argument_that_is_never_active_is_not_counted():
+    space = Dict(a=Int(1, 2), b=Int(1, 3, when={"a": 1}), x=Real(0, 1, when={"a": 2, "b": 1}))
+    assert space.size == len(list(space.data)) == 4
+    assert Dict(a=Int(1, 2), x=Real(0, 1, when={"a": 2})).size == math.inf
+    with pytest.raises(ConfigError, match="'x' is a Real without `step`"):
+        _ = Dict(a=Int(1, 2), x=Real(0, 1, when={"a": 2})).data
+    many = {f"s{i}": Categorical(True, False) for i in range(25)}
+    conditions = {f"x{i}": Real(0, 1, when={f"s{i}": True}) for i in range(25)}
+    assert Dict({**many, **conditions}).size == math.inf

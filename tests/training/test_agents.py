@@ -460,3 +460,10 @@ def test_the_configs_of_the_how_to_train(root) -> None:
     quick = ["env.num_envs=2", "total_steps=64", "algorithm.rollout=16", "evaluation.episodes=2"]
     for values in found:
         assert train(values, quick, root=root).steps == 64
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_policy_whose_agents_are_gone_for_longer_than_replay_keeps_waits(prioritized, root) -> None:
+    algorithm = {**DQN, "buffer": 8, "batch": 4, "train_every": 4, "prioritized": prioritized}
+    result = train(config(algorithm, GOING, policy_mapping="independent", total_steps=300), root=root)
+    assert result.steps == 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -84,11 +85,50 @@ def test_an_environment_of_ones_own_has_a_window_too_or_a_gif(here, screen, monk
     assert list(here.glob(".operant/runs/*/view.gif"))
 
 
+ODD_SEED = """
+import gymnasium
+
+class Odd(gymnasium.Wrapper):
+    odd = None
+
+    def reset(self, seed=None, options=None):
+        self.odd = 60 <= seed < 100 if self.odd is None else self.odd
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action):
+        obs, reward, *rest = self.env.step(action)
+        return obs, float("nan") if self.odd else reward, *rest
+
+def make():
+    return Odd(gymnasium.make("CartPole-v1"))
+"""
+
+
 def test_several_seeds_give_one_figure(here, capsys):
     # Options may stand between the preset and the settings.
     assert main(["train", "cartpole-ppo", "--seeds", "0..1", *SMALL, "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "IQM" in out and "95 % interval" in out and "(2 seeds)" in out
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_seed_that_fails_is_named_and_costs_the_others_nothing(here, capsys, monkeypatch, workers):
+    monkeypatch.setenv("PYTHONPATH", str(here), prepend=os.pathsep)
+    (here / "odd.py").write_text(ODD_SEED)
+    words = ["train", "cartpole-ppo", "env.id=odd:make", "--seeds", "60,2", *SMALL, "--workers", workers]
+    assert main(words) == 1
+    out, err = capsys.readouterr()
+    assert "(1 seeds)" in out
+    assert "error: seed 60 failed: odd:make gave the reward nan" in err
+    assert main([*words, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [one["seed"] for one in told["seeds"]] == [2] and [one["seed"] for one in told["failed"]] == [60]
+
+
+def test_where_every_seed_fails_the_first_says_why(here, capsys):
+    (here / "odd.py").write_text(ODD_SEED)
+    assert main(["train", "cartpole-ppo", "env.id=odd:make", "--seeds", "60,61", *SMALL, "--workers", "1"]) == 1
+    assert "seed 60: odd:make gave the reward nan" in capsys.readouterr().err
 
 
 def test_lists_and_eject(here, capsys):
@@ -108,6 +148,13 @@ def test_lists_and_eject(here, capsys):
         (["train", "cartpole-poo"], "did you mean 'cartpole-ppo'"),
         (["train", "cartpole-ppo", "algorithm.gama=1"], "did you mean 'gamma'"),
         (["train", "--resume", "nothing"], "there is no run"),
+        (["train", "cartpole-ppo", "seed=-1"], "seed is -1; it lies between 0 and"),
+        (["train", "cartpole-ppo", "--seeds=-2..0"], "'-2..0' are no seeds: write 0..4, or 0,3,7"),
+        (["train", "cartpole-ppo", "--seeds", "0..99999999999"], "are no seeds"),
+        (["train", "cartpole-ppo", "--seeds", ""], "'' are no seeds"),
+        (["train", "cartpole-ppo", "--seeds", "0,1", "--workers", "-1"], "-1 trainings at the same time are none"),
+        (["train", "cartpole-ppo", "--workers", "2"], "collect for one training are a setting: workers=2"),
+        (["train", "--resume", "last", "--seeds", "0..4"], "--resume goes on with one run"),
         (["view", "nothing"], "there is no run"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 
 import pytest
@@ -80,6 +81,14 @@ def test_changes_are_applied_in_order(tmp_path):
         (["model.hidden=64"], "list such as"),
         (["env=CartPole-v1"], "'env' is a group of settings"),
         (["env.num_envs=0"], "at least one environment"),
+        (["seed=-1"], "seed is -1; it lies between 0 and"),
+        (["model.hidden=[64, -1]"], "each layer has at least 1 unit"),
+        (["model.log_std=.nan"], "model.log_std is nan; it must be a finite number"),
+        (["evaluation.every=-1"], "evaluation.every is -1; it must be at least 0"),
+        (["evaluation.episodes=0"], "evaluation.episodes is 0; it must be at least 1"),
+        (["evaluation.stop_value=.nan"], "evaluation.stop_value is nan"),
+        (["checkpoint.keep=0"], "checkpoint.keep is 0; it must be at least 1"),
+        (["log.window=-1"], "log.window is -1; it must be at least 1"),
         (["seed"], "write key=value"),
         (["total_steps.of=3"], "no place"),
     ],
@@ -170,6 +179,27 @@ def test_di_engines_continuous_control():
     found = config.algorithm_settings
     assert (found.temperature, found.temperature_rate, found.actor_learning_rate) == (0.2, 3e-4, None)
     assert (config.seed, config.model.hidden, found.learning_starts) == (3, (128, 128), 1000)
+
+
+def _td3_of_di_engine(**learn):
+    policy = {"type": "td3"}
+    main = {"env": {"env_id": "Pendulum-v1"}, "policy": {"learn": learn}}
+    return load_config({"main_config": main, "create_config": {"env": {"type": "pendulum"}, "policy": policy}})
+
+
+def test_di_engines_range_of_noise():
+    assert _td3_of_di_engine(noise_range={"min": -0.3, "max": 0.3}).algorithm_settings.smoothing_limit == 0.3
+    endless = _td3_of_di_engine(noise_range=None)
+    assert endless.algorithm_settings.smoothing_limit == math.inf
+    assert to_di_engine(endless.to_mapping())[0]["policy"]["learn"]["noise_range"] is None
+    with pytest.raises(UsageError, match=r"noise_range goes from -0\.2 to 0\.5; here noise ends at the same distance"):
+        _td3_of_di_engine(noise_range={"min": -0.2, "max": 0.5})
+
+
+@pytest.mark.parametrize("count", [0, -1, None, "2", True])
+def test_what_di_engines_iterations_are_counted_by_is_a_number(count):
+    with pytest.raises(UsageError, match=r"main_config\.policy\.learn\.update_per_collect is .*; it is a whole number"):
+        _td3_of_di_engine(update_per_collect=count)
 
 
 @pytest.mark.parametrize("name", sorted(list_presets()))

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from operant.algorithms import DivergedError
+from operant.algorithms import DivergedError, find_algorithm
 from operant.envs import make_env
 from operant.errors import UsageError
 from operant.tracking import Run
 from operant.training import load_policy, resume, train
+from operant.training.sources import learn_from
 
 SHORT: dict[str, Any] = {"total_steps": 200, "evaluation": {"episodes": 2, "every": 200}, "checkpoint": {"every": 100}}
 PPO = {"name": "ppo", "rollout": 25}
@@ -86,6 +87,15 @@ def test_a_reward_that_is_not_finite_is_the_environments(algorithm: dict[str, An
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_c51_tells_of_a_reward_that_is_not_a_number() -> None:
+    c51 = find_algorithm("c51")[0](Room.observation_space, Room.action_space, None, None, 0)
+    rows = np.zeros((4, 2), np.float32)
+    batch = {"obs": rows, "next_obs": rows, "action": np.zeros(4, np.int64), "discount": np.full(4, 0.99, np.float32)}
+    with pytest.raises(DivergedError, match="the environment gave rewards that are not finite"):
+        learn_from(c51, {**batch, "reward": np.array([0.0, np.nan, 0.0, 0.0], np.float32)})
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_learning_rate_is_blamed_only_where_the_data_are_sound(tmp_path: Path) -> None:
     config = {**SHORT, "env": {"id": Room}, "algorithm": {**PPO, "learning_rate": 1e30, "max_gradient_norm": 1e30}}
     with pytest.raises(DivergedError, match="lower learning rate"):
@@ -107,6 +117,13 @@ def test_a_resume_in_another_shape_is_refused(change: str, message: str, tmp_pat
     with pytest.raises(UsageError, match=message) as caught:
         resume("last", ["total_steps=400", change], root=saved)
     assert "\n" not in str(caught.value)
+
+
+def test_a_resume_with_other_heads_is_refused(tmp_path: Path) -> None:
+    train({**SHORT, "env": {"id": Room}, "algorithm": {**DQN, "name": "rainbow", "batch": 8}}, root=tmp_path)
+    for change in ("algorithm.atoms=21", "algorithm.dueling=false", "algorithm.noisy=false"):
+        with pytest.raises(UsageError, match=f"cannot go on with {change}".replace("false", "False")):
+            resume("last", ["total_steps=400", change], root=tmp_path)
 
 
 @pytest.fixture(scope="module")

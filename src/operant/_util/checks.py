@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeGuard
 
 from operant.errors import ConfigError, KeyPath, unknown
@@ -25,9 +26,10 @@ def from_text(value: Any) -> Any:
         return value
 
 
-def whole_number(value: Any, key: str, least: int, path: KeyPath | None = None) -> int:
-    if not is_whole(value, least):
-        raise ConfigError(f"`{key}` must be a whole number from {least} on, not {value!r}", path or (key,))
+def whole_number(value: Any, key: str, least: int, path: KeyPath | None = None, most: int | None = None) -> int:
+    if not is_whole(value, least) or (most is not None and value > most):
+        to = "on" if most is None else f"to {most:,}"
+        raise ConfigError(f"`{key}` must be a whole number from {least} {to}, not {value!r}", path or (key,))
     return value
 
 
@@ -38,7 +40,7 @@ def fraction(value: Any, key: str) -> float:
 
 
 def positive(value: Any, key: str) -> float:
-    if not is_number(value) or not value > 0:
+    if not is_number(value) or not 0 < value <= sys.float_info.max:
         raise ConfigError(f"`{key}` must be a number above 0, not {value!r}", (key,))
     return float(value)
 

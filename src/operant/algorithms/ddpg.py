@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -66,9 +67,18 @@ class TD3Settings(DDPGSettings):
 
 
 def _from_di_engine(theirs: Values) -> Values:
+    limit = theirs["policy.learn.noise_range.max"]
+    low = theirs.get("policy.learn.noise_range.min")
+    if low is not None and isinstance(limit, (int, float)) and low != -limit:
+        raise UsageError(
+            f"main_config.policy.learn.noise_range goes from {low!r} to {limit!r}; here noise ends at the same "
+            "distance on both sides, such as -0.5 and 0.5"
+        )
+    if "policy.learn.noise_range" in theirs:  # null: no limit
+        limit = math.inf
     return {
         "algorithm.smoothing": theirs["policy.learn.noise_sigma"] if theirs["policy.learn.noise"] else 0.0,
-        "algorithm.smoothing_limit": theirs["policy.learn.noise_range.max"],
+        "algorithm.smoothing_limit": limit,
     }
 
 
@@ -77,7 +87,7 @@ def _to_di_engine(ours: Values) -> Values:
     return {
         "policy.learn.noise": smoothing > 0.0,
         "policy.learn.noise_sigma": smoothing or 0.2,
-        "policy.learn.noise_range": {"min": -limit, "max": limit},
+        "policy.learn.noise_range": {"min": -limit, "max": limit} if math.isfinite(limit) else None,
     }
 
 

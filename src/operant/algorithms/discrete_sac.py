@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from operant.models.spaces import ActionSpec
 
 _NOTHING: dict[str, Any] = {}
+_TARGET_SHARE = 0.89  # as CleanRL has it: with the 0.98 of the paper the policy hardly prefers anything
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class CategoricalPolicy(BasePolicy):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        if self.model.network is not None:
+            raise UsageError("discrete_sac has two kinds of networks: model.actor and model.critic, no network")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self.network = self._build(self.model.actor)
@@ -83,7 +86,9 @@ class CategoricalPolicy(BasePolicy):
         return spec
 
     def _build(self, own: Any) -> Any:
-        return build_q_network(self.adapter, self.actions, replace(self.model, network=own), dueling=False)
+        return build_q_network(
+            self.adapter, self.actions, replace(self.model, network=own, actor=None, critic=None), dueling=False
+        )
 
     @staticmethod
     def data_spec(settings: DiscreteSACSettings) -> DataSpec:
@@ -148,8 +153,6 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self._critic_optimizer = make_optimizer(settings.optimizer, self._critic_flat, 1e-8)
         self._log_temperature = ScalarAdam(math.log(settings.temperature))
         self.entropy_limit = math.log(self.actions.outputs)
-        usual = 0.89 * self.entropy_limit  # as CleanRL has it: with the 0.98 of the paper it hardly prefers anything
-        self._target_entropy = usual if settings.target_entropy is None else settings.target_entropy
         self._updates = 0
 
     @property
@@ -224,8 +227,18 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self._actor_optimizer.step(settings.learning_rate if rate is None else rate)
         if settings.learn_temperature:
             rate = settings.temperature_rate
-            self._log_temperature.step(entropy - self._target_entropy, settings.learning_rate if rate is None else rate)
+            aim = self._target_entropy(batch.get("mask"))
+            self._log_temperature.step(entropy - aim, settings.learning_rate if rate is None else rate)
         return {"policy_loss": float(loss.mean()), "entropy": entropy, "q_mean": float(least.mean())}
+
+    def _target_entropy(self, mask: Array | None) -> float:
+        if self.settings.target_entropy is not None:
+            return self.settings.target_entropy
+        # What is attainable where only some actions are allowed: with more the temperature would grow without end.
+        limit = (
+            math.log(self.actions.outputs) if mask is None else float(np.log(np.maximum(mask.sum(axis=1), 1)).mean())
+        )
+        return _TARGET_SHARE * limit
 
     def state_dict(self) -> dict[str, Any]:
         return {

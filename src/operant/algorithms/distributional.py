@@ -13,6 +13,7 @@ from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import same
 from operant.algorithms.dqn import DQN, QPolicy
 from operant.algorithms.dqn_settings import QSettings
+from operant.algorithms.errors import DivergedError
 from operant.errors import UsageError
 from operant.models.builders import QNetwork
 from operant.settings import setting
@@ -92,8 +93,16 @@ QRDQNSettings.di_engine = replace(
     defaults={**_COMMON.defaults, "policy.model.num_quantiles": 64},
     elsewhere=(*_COMMON.elsewhere, "policy.on_policy", "policy.learn.kappa"),
 )
+C51Settings.machin = QRDQNSettings.machin = replace(QSettings.machin, own={})  # it has neither
+_NOT_OF_RAINBOW = {"mode", "criterion"}
 RainbowSettings.machin = replace(
-    QSettings.machin, rules=(*QSettings.machin.rules, same("reward_future_steps", "n_step"))
+    QSettings.machin,
+    rules=(*QSettings.machin.rules, same("reward_future_steps", "n_step")),
+    own={
+        **{key: value for key, value in QSettings.machin.own.items() if key not in _NOT_OF_RAINBOW},
+        "update_rate": 0.001,
+        "reward_future_steps": 3,
+    },
 )
 
 
@@ -114,7 +123,10 @@ def project(probability: Array, reward: Array, discount: Array, support: Array) 
     upper = probability * (place - below)
     flat = (below + np.arange(rows)[:, None] * atoms).reshape(-1)
     size = rows * atoms
-    mass = np.bincount(flat, (probability - upper).reshape(-1), size)
+    try:
+        mass = np.bincount(flat, (probability - upper).reshape(-1), size)
+    except ValueError:  # a place below 0, which only a reward that is not a number has
+        raise DivergedError from None
     mass[1:] += np.bincount(flat, upper.reshape(-1), size)[:-1]
     return mass.reshape(rows, atoms).astype(probability.dtype)
 

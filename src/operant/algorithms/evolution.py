@@ -7,6 +7,7 @@ number, so that what goes between processes is the policy, these numbers, and on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -35,8 +36,8 @@ class _EvolutionSettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        if self.directions < 1 or self.noise <= 0:
-            raise UsageError("algorithm.directions is at least 1, algorithm.noise above 0")
+        if self.directions < 1 or not 0.0 < self.noise < math.inf:
+            raise UsageError("algorithm.directions is at least 1, algorithm.noise a finite number above 0")
 
 
 @dataclass(frozen=True)

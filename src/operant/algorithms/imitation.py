@@ -12,7 +12,7 @@ from torch import nn
 from operant.algorithms.base import recorded_actions
 from operant.algorithms.bounds import check_bounds
 from operant.algorithms.contracts import Array, DataSpec, Metrics
-from operant.algorithms.dialects import Machin, Rule, same
+from operant.algorithms.dialects import Rule, same
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.on_policy import ActorCriticPolicy, OnPolicy, Prepared
 from operant.algorithms.ppo import PPO, PPOSettings
@@ -140,8 +140,15 @@ _MACHIN = (
     # The whole file is kept.
     Rule(("expert_replay_size",), (), lambda given: {}, lambda settings: {"expert_replay_size": 500_000}),
 )
-GAILSettings.machin = Machin((*PPOSettings.machin.rules, *_MACHIN))
-TrustRegionGAILSettings.machin = Machin((*TRPOSettings.machin.rules, *_MACHIN))
+_MACHIN_OWN = {
+    "expert_trajectory_path": "trajectory.data",
+    "discriminator_update_times": 1,
+    "discriminator_learning_rate": 1e-3,
+    "discriminator_batch": 100,
+    "expert_replay_size": 500_000,
+}
+for _settings, _policy in ((GAILSettings, PPOSettings.machin), (TrustRegionGAILSettings, TRPOSettings.machin)):
+    _settings.machin = replace(_policy, rules=(*_policy.rules, *_MACHIN), own={**_policy.own, **_MACHIN_OWN})
 for _settings in (GAILSettings, TrustRegionGAILSettings):
     # DI-engine's GAIL is a reward model beside a policy, which its configs say elsewhere.
     _settings.di_engine = None  # type: ignore[assignment]

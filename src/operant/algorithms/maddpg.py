@@ -94,7 +94,9 @@ class MADDPGPolicy(BasePolicy):
         specs = {agent: action_spec(part) for agent, part in space.spaces.items()}  # type: ignore[attr-defined]
         for agent, spec in specs.items():
             if not (spec.one_choice or spec.bounded):
-                raise UsageError(f"MADDPG takes one choice or continuous actions with bounds; {agent} has {space}")
+                raise UsageError(
+                    f"MADDPG takes one choice or continuous actions with bounds; {agent} has {space.spaces[agent]}"  # type: ignore[attr-defined]
+                )
         return JointActions(specs)
 
     def _build(self) -> Actors:
@@ -233,8 +235,9 @@ class MADDPG(MADDPGPolicy, BaseAlgorithm):
                 f"{', '.join(self.agents)}"
             )
         names: dict[Any, int] = {key: n for n, agent in enumerate(self.agents) for key in (n, agent)}
-        wrong = [one for one in told[number] if one not in names]
-        seen = sorted({names[one] for one in told[number] if one in names})
+        known = [one for one in told[number] if isinstance(one, (int, str)) and one in names]
+        wrong = len(known) < len(told[number])
+        seen = sorted({names[one] for one in known})
         if wrong or number not in seen:
             raise UsageError(
                 f"algorithm.critic_visible_actors[{number}] is {list(told[number])}; the critic of "

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from operant.algorithms.bounds import check_bounds
 from operant.algorithms.dialects import Machin, Rule
 from operant.algorithms.off_policy_settings import OffPolicySettings
+from operant.errors import UsageError
 from operant.settings import setting
 
 
@@ -59,6 +60,13 @@ class MADDPGSettings:
         check_bounds(self, "target_every", "sub_policies")
 
 
+def _count(given: Any) -> int:
+    whole = isinstance(given, int) or (isinstance(given, float) and given.is_integer())
+    if isinstance(given, bool) or not whole or given < 0:
+        raise UsageError(f"frame_config.sub_policy_num is a whole number from 0 up, got {given!r:.100}")
+    return int(given)
+
+
 _FAMILY = OffPolicySettings.machin
 MADDPGSettings.machin = Machin(
     rules=(
@@ -73,7 +81,7 @@ MADDPGSettings.machin = Machin(
         Rule(
             ("sub_policy_num",),
             ("sub_policies",),
-            lambda given: {"sub_policies": int(given["sub_policy_num"]) + 1},
+            lambda given: {"sub_policies": _count(given["sub_policy_num"]) + 1},
             lambda settings: {"sub_policy_num": settings["sub_policies"] - 1},
         ),
     ),

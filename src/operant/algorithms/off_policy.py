@@ -6,6 +6,7 @@ Networks and replay know actions between −1 and 1; only the environment gets t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _NOTHING: dict[str, Any] = {}
 _EPS = 1e-8  # of the optimizers
+_SHOWN = 2  # observations that modules of the user's own are tried with
 
 
 def critic_loss(
@@ -80,6 +82,10 @@ class ContinuousPolicy(BasePolicy):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        if self.model.network is not None:
+            raise UsageError(
+                f"{type(self).__name__} has two kinds of networks: model.actor and model.critic, no network"
+            )
         self._size = self.actions.outputs
         assert self.actions.low is not None and self.actions.high is not None
         self._low, self._high = self.actions.low.reshape(-1), self.actions.high.reshape(-1)
@@ -98,12 +104,51 @@ class ContinuousPolicy(BasePolicy):
         self._fused = self._fused and self._flat.on_cpu
         self._actor: FusedMLP | None = FusedMLP(self.network.actor, self._flat) if self._fused else None
         self._steps = 0
+        if self.model.actor is not None:
+            self._show("actor", self._first_output if self._remembers else self.network, (_SHOWN, self.outputs))
 
     def _actions_of(self, space: Space[Any]) -> ActionSpec:
         spec = super()._actions_of(space)
         if not spec.bounded:
-            raise UsageError(f"{type(self).__name__} needs continuous actions with bounds, not {space}")
+            told = " ".join(str(space).split())  # matrices of bounds take several lines
+            raise UsageError(
+                f"{type(self).__name__} needs continuous actions with bounds, not {told}: let the environment's "
+                "action_space say how large actions can be"
+            )
         return spec
+
+    def _first_output(self, obs: Any) -> torch.Tensor:
+        """Of a policy with memory at the beginning of episodes."""
+        output: torch.Tensor = self.network.step(obs, to_tensors(self.initial_state(_SHOWN), self._device))[0]
+        return output
+
+    def _show(
+        self, role: str, network: Callable[..., torch.Tensor], want: tuple[int, ...], *further: torch.Tensor
+    ) -> None:
+        """Show observations to a module of the user's own: one that does not fit is told before anything begins."""
+        from gymnasium.vector.utils import create_empty_array
+
+        empty: Any = create_empty_array(self.adapter.space, _SHOWN, fn=np.zeros)
+        obs = to_tensors(self.adapter.adapt(empty), self._device)
+        before = self._modes.state_dict()
+        try:
+            with self._modes.acting(), torch.enable_grad():
+                output = network(obs, *further)
+                shape = tuple(output.shape)
+                unseen = [x for x in further if torch.autograd.grad(output.sum(), x, allow_unused=True)[0] is None]
+        except UsageError:
+            raise
+        except Exception as error:
+            takes = "observations" if role == "actor" else "observations and actions, as forward(state, action),"
+            told = " ".join(str(self.adapter.space).split())
+            reason = f"{type(error).__name__}: {error}"
+            raise UsageError(f"model.{role} cannot take {takes} of {told}: {reason}") from error
+        finally:
+            self._modes.load_state_dict(before)
+        if shape != want:
+            raise UsageError(f"model.{role} must give an output of shape {want} for {_SHOWN} observations, not {shape}")
+        if unseen:
+            raise UsageError(f"model.{role} gives values on which actions have no bearing: its forward takes `action`")
 
     def _build(self) -> Any:
         raise NotImplementedError
@@ -226,6 +271,9 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             self._target_q = _fused(self._target_critics, target_flat, self.adapter.size)
         for one in self._moved:
             one.move(1.0)
+        if self.model.critic is not None:
+            action = torch.zeros(_SHOWN, self._size, device=self._device, requires_grad=True)
+            self._show("critic", self._critics, (count, _SHOWN), action)
         self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
         self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
         self._rng = np.random.default_rng([self.seed, 1])

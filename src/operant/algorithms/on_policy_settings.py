@@ -102,6 +102,14 @@ OnPolicySettings.di_engine = DIEngine(
     steps_per_iteration=collected,
 )
 
+
+def _read_entropy_weight(given: Values) -> Values:
+    weight = given["entropy_weight"]
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, (int, float))):
+        raise UsageError(f"frame_config.entropy_weight is a number or null, got {weight!r:.100}")
+    return {"entropy_weight": -weight if weight else 0.0}
+
+
 OnPolicySettings.machin = Machin(
     rules=(
         *(rule for rule in COMMON_RULES if rule.ours not in (("learning_rate",), ("batch",))),
@@ -113,7 +121,7 @@ OnPolicySettings.machin = Machin(
         Rule(
             ("entropy_weight",),
             ("entropy_weight",),
-            lambda given: {"entropy_weight": 0.0 if given["entropy_weight"] is None else -given["entropy_weight"]},
+            _read_entropy_weight,
             lambda settings: {"entropy_weight": -settings["entropy_weight"] if settings["entropy_weight"] else None},
         ),
         # Of the value; it is not to be chosen.

@@ -50,8 +50,8 @@ class SACSettings(OffPolicySettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.temperature <= 0.0:
-            raise UsageError(f"algorithm.temperature is {self.temperature}; it must be above 0")
+        if not 0.0 < self.temperature < math.inf:
+            raise UsageError(f"algorithm.temperature is {self.temperature}; it must be a finite number above 0")
 
 
 SACSettings.di_engine = di_engine_words(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from operant.algorithms.contracts import Array, Metrics
-from operant.algorithms.dialects import Machin, Rule, same
+from operant.algorithms.dialects import Rule, Values, same
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.on_policy import OnPolicy, Prepared, explained_variance, normalized
 from operant.algorithms.on_policy_settings import OnPolicySettings
@@ -45,8 +45,17 @@ class TRPOSettings(OnPolicySettings):
 
 
 TRPOSettings.di_engine = None  # type: ignore[assignment]  # it has none
-TRPOSettings.machin = Machin(
-    (
+
+
+def _read_product(given: Values) -> Values:
+    if given["hv_mode"] not in ("fim", "direct"):
+        raise UsageError(f"frame_config.hv_mode is fim or direct, not {given['hv_mode']!r:.100}")
+    return {}
+
+
+TRPOSettings.machin = replace(
+    OnPolicySettings.machin,
+    rules=(
         *OnPolicySettings.machin.rules,
         same("batch_size", "minibatch"),
         same("critic_update_times", "value_epochs"),
@@ -55,9 +64,19 @@ TRPOSettings.machin = Machin(
         same("conjugate_iterations", "conjugate_steps"),
         same("conjugate_res_threshold", "conjugate_tolerance"),
         # Machin's two ways to multiply by the Fisher matrix give the same; its ε guards a division by zero.
-        Rule(("hv_mode",), (), lambda given: {}, lambda settings: {"hv_mode": "fim"}),
+        Rule(("hv_mode",), (), _read_product, lambda settings: {"hv_mode": "fim"}),
         Rule(("conjugate_eps",), (), lambda given: {}, lambda settings: {"conjugate_eps": 1e-8}),
-    )
+    ),
+    own={
+        **OnPolicySettings.machin.own,
+        "kl_max_delta": 0.01,
+        "damping": 0.1,
+        "line_search_backtracks": 10,
+        "conjugate_eps": 1e-8,
+        "conjugate_iterations": 10,
+        "conjugate_res_threshold": 1e-10,
+        "hv_mode": "fim",
+    },
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -108,7 +109,8 @@ class Frame:
         """An action as the algorithm explores, or a continuous one with noise of these parameters times ``ratio``.
 
         `noise_param`, in the units of the environment, by `mode`: ``uniform`` (low, high), ``normal`` (mean,
-        deviation), ``clipped_normal`` (mean, deviation, low, high), ``ou`` a dict of mu, sigma, theta and dt.
+        deviation), ``clipped_normal`` (mean, deviation, low, high), or a list of these with one for each action;
+        ``ou`` a dict of mu, sigma, theta and dt.
         """
         if noise_param is None:
             out = self._act(state, self.exploring, **kwargs)
@@ -118,11 +120,19 @@ class Frame:
         best = np.asarray(self._act(state, False, **kwargs).action)
         if not self.exploring:
             return torch.as_tensor(best)
+        if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not math.isfinite(ratio):
+            raise UsageError(f"ratio is {ratio!r}; it is a finite number that noise is multiplied by")
         noise = self._noise(mode, noise_param, best.shape)
+        if not np.isfinite(noise).all():
+            raise UsageError(f"noise_param is {noise_param!r}, which makes noise that is not finite")
         return torch.as_tensor(self._algorithm().actions.to_env(best + np.asarray(ratio * noise, best.dtype)))
 
     def _noise(self, mode: str, param: Any, shape: tuple[int, ...]) -> Any:
         try:
+            if mode != "ou" and np.ndim(param) == 2:
+                if len(param) != shape[-1]:
+                    raise UsageError(f"noise_param has {len(param)} entries, but there are {shape[-1]} actions")
+                param = np.asarray(param, float).T
             if mode == "uniform":
                 low, high = param
                 return self._rng.uniform(low, high, shape)
@@ -138,7 +148,9 @@ class Frame:
                 back = told["theta"] * (told["mu"] - before) * told["dt"]
                 self._ou = before + back + told["sigma"] * np.sqrt(told["dt"]) * self._rng.standard_normal(shape)
                 return self._ou
-        except (TypeError, ValueError):
+        except UsageError:
+            raise
+        except (TypeError, ValueError, OverflowError):
             raise UsageError(f"noise_param is {param!r}, which is no noise of the mode {mode!r}") from None
         raise UsageError(f"mode is uniform, normal, clipped_normal or ou; got {mode!r}")
 
@@ -176,7 +188,9 @@ class Frame:
             )
         wrong = sorted(kwargs.keys() - {"epsilon"})
         if wrong or (kwargs and self.sampled):
-            takes = "a policy that is sampled takes none" if self.sampled else "`epsilon` is"
+            noisy = not (self.sampled or self._algorithm().actions.discrete)
+            takes = "noise_param, ratio, mode and epsilon are" if noisy else "epsilon is"
+            takes = "a policy that is sampled takes none" if self.sampled else takes
             raise UsageError(f"act_kwargs {wrong or sorted(kwargs)} are not understood: {takes}")
         out: ActOut = self._algorithm().act(raw, mask=mask, explore=explore, rng=self._rng, **kwargs)
         return out

@@ -95,14 +95,28 @@ def search_args(function: Function) -> list[dict[str, Any]]:
 def _formula(name: str, dims: int | None, shift_seed: int) -> Formula:
     low, high, usual, value = _FORMULAS[name]
     count = usual if dims is None else dims
-    if (name == "hartmann" and count != 6) or (name == "rover" and count % 2):
-        raise ConfigError(f"{name} has {'6' if name == 'hartmann' else 'an even number of'} arguments, not {count}")
+    if not _takes(name, count):
+        has = {"hartmann": "6", "rover": "an even number of", "rosenbrock": "at least 2"}[name]
+        least = " (at least 8)" if name == "rover" else ""
+        raise ConfigError(f"{name} has {has} arguments{least}, not {count}", ("task", "search_args"))
     rng = np.random.default_rng([shift_seed, 0xF0])
     # By up to a quarter of the box, at least a tenth, in each coordinate: the optimum stays inside.
     offset = rng.uniform(0.1, 0.25, count) * rng.choice([-1.0, 1.0], count) * (high - low)
     if name in ("hartmann", "michalewicz", "rover"):
         offset = np.zeros(count)  # their optima are nowhere special as they are
     return Formula(name, count, low, high, value, offset)
+
+
+def _takes(name: str, count: int) -> bool:
+    """Whether a formula can have so many arguments; a rover's path is a cubic spline, which needs four points."""
+    match name:
+        case "hartmann":
+            return count == 6
+        case "rover":
+            return count >= 8 and count % 2 == 0
+        case "rosenbrock":
+            return count >= 2
+    return True
 
 
 def _ackley(x: Array) -> float:

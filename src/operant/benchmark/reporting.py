@@ -74,6 +74,8 @@ def compare(
     missing = {key: options for key, options in wanted.items() if key not in known}
     file.parent.mkdir(parents=True, exist_ok=True)
     with spawn_pool(workers) as pool, file.open("a", encoding="utf-8") as log:
+        if file.stat().st_size and not file.read_bytes().endswith(b"\n"):
+            log.write("\n")  # or the next line would be lost with the one that was cut off
         running = [
             pool.submit(_search, name, options, func, function.dims, seed, samples)
             for (name, seed), options in missing.items()

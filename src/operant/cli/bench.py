@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from operant.errors import MissingExtraError, UsageError
+from operant.errors import ConfigError, MissingExtraError, UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +23,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from operant.benchmark import make_function
     from operant.benchmark.reporting import charts, compare, searcher_options, table
     from operant.cli.plot import write_charts
 
     if min(args.seeds, args.samples, args.workers, 1 if args.dims is None else args.dims) < 1:
         raise UsageError("--dims, --seeds, --samples and --workers are whole numbers from 1 on")
-    name = args.func + ("-centre" if args.centre else "")
+    if args.first_seed < 0:
+        raise UsageError("--first-seed is a whole number from 0 on")
+    try:
+        make_function(args.func, args.dims)
+    except ConfigError as error:  # its place is one in the file of a search
+        raise UsageError(error.message) from None
+    searchers = [one.strip() for one in args.searchers.split(",") if one.strip()]
+    if not searchers:
+        raise UsageError("--searchers names no searcher")
+    # Searches with other numbers of arguments have nothing in common.
+    name = args.func + (f"-{args.dims}" if args.dims else "") + ("-centre" if args.centre else "")
     folder = Path(args.out)
     outcomes = compare(
         args.func,
-        {one: searcher_options(one, args.func, args.centre) for one in args.searchers.split(",") if one},
+        {one: searcher_options(one, args.func, args.centre) for one in searchers},
         range(args.first_seed, args.first_seed + args.seeds),
         args.samples,
         folder / f"{name}.jsonl",

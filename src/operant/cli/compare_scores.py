@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         check_suffix(args.out)
     groups = read_groups(find_root(args.root), _wanted(args.groups))
-    ranges = score_ranges(groups, dict(map(_range, args.range)), args.best)
+    ranges = score_ranges(groups, _ranges(args.range), args.best)
     figures = score_figures(groups, ranges, args.best)
     if args.json:
         print(json.dumps({"ranges": ranges, "groups": figures}, indent=1))
@@ -65,7 +65,18 @@ def _wanted(words: list[str]) -> dict[str, list[str]]:
         if label in wanted:
             raise UsageError(f"two groups are called {label}; write LABEL={names} to give one another name")
         wanted[label] = [name for name in names.split(",") if name]
+        if not wanted[label]:
+            raise UsageError(f"{word!r} names no trainings: write [LABEL=]RUNS[,RUNS], such as sac=pendulum-sac")
     return wanted
+
+
+def _ranges(words: list[str]) -> dict[str, Range]:
+    given: dict[str, Range] = {}
+    for task, numbers in map(_range, words):
+        if task in given:
+            raise UsageError(f"two ranges are given for {task}; leave one of them")
+        given[task] = numbers
+    return given
 
 
 def _range(word: str) -> tuple[str, Range]:
@@ -94,5 +105,7 @@ def _print(groups: list[Group], figures: list[dict[str, Any]], ranges: dict[str,
     if scaled:
         print(f"0 to 1 is {', '.join(scaled)}")
     for group in groups:
+        if group.unfinished:
+            print(f"not counted: seeds of {group.name} that did not finish, {group.unfinished} of them")
         if group.mixed:
             print(f"not of one kind: runs of {group.name} differ in {', '.join(group.mixed)}")

@@ -36,13 +36,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from operant.data.batches import recorded_rows, write_recorded
+    from operant.data.batches import make_room, recorded_rows, write_recorded
     from operant.data.minari import new_folder, write_minari
     from operant.tracking import Run
     from operant.training.playback import environment_spec, load_policy, play_transitions
 
     if args.episodes < 1:
         raise UsageError(f"--episodes is {args.episodes}; it must be at least 1")
+    if args.seed < 0:
+        raise UsageError(f"--seed is {args.seed}; it must be at least 0")
     run_id = Run.open(args.run, args.root).id
     policy = asking(args, lambda trust: load_policy(args.run, args.root, trust=trust))
     env, config = policy.env, policy.config
@@ -51,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         new_folder(place)  # what is wrong with the name is said before anything is played
     else:
         place = args.output or f"{run_id}.npz"
+        make_room(Path(place))
     steps = play_transitions(policy, args.episodes, args.seed, args.explore)
     if args.format == "minari":
         spaces = env.single_observation_space, env.single_action_space

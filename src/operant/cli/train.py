@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    _check_seeds(args)
     if args.list:
         return _list(args)
     if args.settings:
@@ -65,7 +66,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("what is to be trained? Name a preset (`operant train --list`) or a config file")
     if args.site is not None:
         return _on_site(args)
-    return _seeds(args) if args.seeds else _train(args, args.changes, resumed=False)
+    return _train(args, args.changes, resumed=False) if args.seeds is None else _seeds(args)
+
+
+def _check_seeds(args: argparse.Namespace) -> None:
+    if args.seeds is not None and args.resume:
+        raise UsageError("--resume goes on with one run, --seeds begins new ones: leave one of the two")
+    if args.workers and args.seeds is None:
+        raise UsageError(
+            f"--workers is for --seeds; processes that collect for one training are a setting: workers={args.workers}"
+        )
+    if args.workers and args.site is not None:
+        raise UsageError("--workers is for trainings on this machine; with --site each seed is a job of the site")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -141,7 +153,7 @@ def _on_site(args: argparse.Namespace) -> int:
     from operant.training.targets import load_config
 
     config = load_config(args.target, args.changes)
-    seeds = parse_seeds(args.seeds) if args.seeds else [config.seed]
+    seeds = [config.seed] if args.seeds is None else parse_seeds(args.seeds)
     name = new_run_id(config.name)
     folder = find_root(args.root) / "searches" / name
     site, before = over_nodes(config, parse_site(args.site))
@@ -199,7 +211,7 @@ def _seeds(args: argparse.Namespace) -> int:
     summary = train_seeds(config, parse_seeds(args.seeds), workers=args.workers, root=args.root)
     if args.json:
         print(json.dumps(summary.to_mapping()))
-        return 0
+        return 1 if summary.failed else 0
     cells: list[tuple[Any, ...]] = [
         (str(seed), one.run_id, f"{one.steps:,}", f"{one.best_return:.2f}", f"{one.final_return:.2f}")
         for seed, one in zip(summary.seeds, summary.results, strict=True)
@@ -207,4 +219,6 @@ def _seeds(args: argparse.Namespace) -> int:
     print_table(("SEED", "RUN", "STEPS", "BEST", "LAST"), cells)
     for name, (middle, low, high) in (("best", summary.best), ("last", summary.last)):
         print(f"{name:<5} IQM {middle:.2f}   95 % interval {low:.2f} … {high:.2f}   ({len(cells)} seeds)")
-    return 0
+    for seed, error in summary.failed.items():
+        print(f"error: seed {seed} failed: {error}", file=sys.stderr)
+    return 1 if summary.failed else 0

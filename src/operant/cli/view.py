@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operant.cli._trusting import add_trust, asking
+from operant.errors import UsageError
 
 if TYPE_CHECKING:
     from operant.training.playback import LoadedPolicy
@@ -27,6 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from operant.training.playback import NoWindow, show_episodes
 
+    if args.episodes < 1 or args.seed < 0:
+        raise UsageError(f"--episodes is {args.episodes} and --seed {args.seed}; at least 1 and 0 are needed")
     if args.output is None and not args.no_window and _has_screen():
         try:
             _tell(asking(args, lambda trust: show_episodes(args.run, args.episodes, args.seed, args.root, trust=trust)))

@@ -165,20 +165,30 @@ def read_recorded(
     count = len(recorded["reward"]) if np.ndim(recorded["reward"]) else 0
     if not count or any(np.ndim(leaf) == 0 or len(leaf) != count for _, leaf in tree_leaves(recorded)):
         raise UsageError(f"{path} has arrays of different lengths, or none at all; each has a row for each transition")
+    for name in ("reward", "terminated", "truncated"):
+        if np.ndim(recorded[name]) != 1:
+            raise UsageError(f"{name} in {path} has the shape {np.shape(recorded[name])}, not ({count},)")
     for name, leaf in tree_leaves(recorded):
         if leaf.dtype.kind not in "biuf":
             raise UsageError(f"{name} in {path} holds no numbers but {leaf.dtype}")
-        if leaf.dtype.kind == "f" and not (finite := np.isfinite(leaf)).all():
-            row = int(np.argmin(finite.reshape(count, -1).all(axis=1)))
-            raise UsageError(f"{name} in {path} is not finite in row {row:,}")
+    _check_finite(recorded, path)
     try:
-        if adapt is not None:
-            recorded |= {name: adapt(recorded[name]) for name in ("obs", "next_obs")}
-        if from_env is not None:
-            recorded["action"] = from_env(recorded["action"])
+        with np.errstate(over="ignore"):  # numbers too large for what is learned from are told of below
+            if adapt is not None:
+                recorded |= {name: adapt(recorded[name]) for name in ("obs", "next_obs")}
+            if from_env is not None:
+                recorded["action"] = from_env(recorded["action"])
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UsageError(f"the steps in {path} do not fit this environment: {error}") from None
+    _check_finite({name: recorded[name] for name in ("obs", "action", "next_obs")}, path)
     return recorded
+
+
+def _check_finite(recorded: Tree, path: str | Path) -> None:
+    for name, leaf in tree_leaves(recorded):
+        if leaf.dtype.kind == "f" and not (finite := np.isfinite(leaf)).all():
+            row = int(np.argmin(finite.reshape(len(leaf), -1).all(axis=1)))
+            raise UsageError(f"{name} in {path} is not finite in row {row:,}")
 
 
 def _read_npz(path: str | Path) -> dict[str, Any]:
@@ -187,8 +197,8 @@ def _read_npz(path: str | Path) -> dict[str, Any]:
             arrays = read_arrays(file, packed=True)
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}; `operant record RUN --output {path}` makes it") from None
-    except (OperantError, OSError) as error:
-        raise UsageError(f"{path} holds no recorded transitions: {error}") from None
+    except (OperantError, OSError, ValueError) as error:
+        raise UsageError(f"{path!s:.200} holds no recorded transitions: {error!s:.200}") from None
     recorded: dict[str, Any] = {}
     for name, array in arrays.items():
         field, _, key = name.partition("/")
@@ -210,10 +220,22 @@ def recorded_rows(steps: Steps) -> dict[str, Any]:
     return rows
 
 
+def make_room(path: Path) -> None:
+    """Make the folder in which a recording will lie, if it can lie there."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file in it, such as {path / 'expert.npz'}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror} ({error.filename})") from None
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path} cannot be written: {path.parent} is not yours to write in")
+
+
 def write_recorded(path: Path, steps: Steps) -> int:
     """Write steps as `read_recorded` reads them, whole or not at all; returns how many transitions these are."""
     leaves = dict(tree_leaves(recorded_rows(steps)))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_room(path)
     with replacing(path) as beside, beside.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **leaves)
     return len(leaves["reward"])

@@ -30,7 +30,10 @@ _MOST_PACKED = 1032  # bytes that one packed byte can stand for, by gzip
 
 def is_minari(path: str | Path) -> bool:
     """Whether this names a dataset of Minari's."""
-    return str(path).startswith(PREFIX) or any((Path(path) / at / _ABOUT).is_file() for at in ("", "data"))
+    try:
+        return str(path).startswith(PREFIX) or any((Path(path) / at / _ABOUT).is_file() for at in ("", "data"))
+    except (OSError, ValueError):  # no name of a file at all
+        return False
 
 
 def write_minari(
@@ -100,6 +103,8 @@ def read_minari(path: str | Path) -> dict[str, Tree]:
     said = str(path)
     folder = _folder_of(said.removeprefix(PREFIX)) if said.startswith(PREFIX) else Path(path)
     folder = folder if (folder / _ABOUT).is_file() else folder / "data"
+    if not (folder / _ABOUT).is_file():
+        raise UsageError(f"{path} holds no recorded transitions: there is no dataset in {folder.parent}")
     try:
         about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         if about["data_format"] != "hdf5":

@@ -279,6 +279,10 @@ def build_actor_critic(
     adapter: ObservationAdapter, actions: ActionSpec, settings: ModelSettings
 ) -> ActorCritic | RecurrentActorCritic | OwnRecurrentActorCritic:
     """The networks of PPO and A2C."""
+    if settings.layer_norm:
+        raise UsageError("model.layer_norm is for critics of continuous actions, not for a value of states")
+    if settings.network is not None and (settings.actor is not None or settings.critic is not None):
+        raise UsageError("model.network is both, policy and value: leave model.actor and model.critic out")
     log_std = None if actions.discrete else torch.full((actions.outputs,), float(settings.log_std))
     if settings.state_noise and (actions.discrete or settings.network is not None):
         raise UsageError("model.state_noise is for continuous actions, and for a policy that is a chain of layers")
@@ -398,6 +402,12 @@ def build_q_network(
     :param atoms: outputs for each action, those of one side by side.
     :param noise: start of the deviation of noise on the weights of the last layer, 0: none.
     """
+    if settings.state_noise or settings.layer_norm:
+        name = "state_noise" if settings.state_noise else "layer_norm"
+        raise UsageError(f"model.{name} is for continuous actions, not for values of one of {actions.outputs}")
+    if settings.actor is not None or settings.critic is not None:
+        name = "critic" if settings.actor is None else "actor"
+        raise UsageError(f"action values come from one network: name your module as model.network, not model.{name}")
     if settings.network is not None:
         own = load_module(settings.network, settings.arguments)
         return OwnRecurrentQNetwork(own) if remembers(own) else QNetwork(own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,12 @@ class ModelSettings:
     fused: bool = setting(True, "closed-form gradients for plain networks on a CPU: faster; false: always autograd")
 
     def __post_init__(self) -> None:
+        if any(size < 1 for size in self.hidden):
+            raise UsageError(f"model.hidden is {list(self.hidden)}; each layer has at least 1 unit")
+        if not math.isfinite(self.log_std):
+            raise UsageError(f"model.log_std is {self.log_std}; it must be a finite number")
+        if self.state_noise_steps < 0:
+            raise UsageError(f"model.state_noise_steps is {self.state_noise_steps}; it must be at least 0")
         if min(self.sequence, self.recurrent_size) < 1 or self.burn_in < 0:
             raise UsageError("model.sequence and model.recurrent_size are at least 1, model.burn_in at least 0")
         if self.recurrent and self.has_own_modules:

@@ -42,8 +42,11 @@ class ActionSpec:
 
     @property
     def bounded(self) -> bool:
-        """Whether actions are continuous and lie between finite bounds."""
-        return self.low is not None and self.high is not None and bool(np.isfinite([self.low, self.high]).all())
+        """Whether actions are continuous and lie between finite bounds, whose distance is a number too."""
+        if self.low is None or self.high is None:
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isfinite(self.high - self.low).all())
 
     def to_env(self, action: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Actions [N, …] as the environment takes them: continuous ones inside the bounds and in the space's shape."""

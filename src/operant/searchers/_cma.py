@@ -16,6 +16,8 @@ from operant.space import Layout
 # An ordered argument with more values than this is as good as continuous.
 _MOST_ORDERED = 64
 _RESAMPLINGS = 10
+# The library multiplies scores to punish what lies outside the range: beyond this the product could not be computed.
+_HUGE = 1e150
 # How many generations a result may be late and still be learnt from.
 _LATEST = 3
 # Draws for one proposal inside a region, or of which a model chooses.
@@ -206,11 +208,12 @@ class _Mixed:
     def tell(self, results: Sequence[tuple[list[float], float]]) -> None:
         if self._cma is None:
             return
-        values = np.array([value for _, value in results])
+        scores = np.array([value for _, value in results])
+        values = scores.clip(-_HUGE, _HUGE)
         low, high = np.percentile(values, [25, 75], method="nearest")
         if low == high:
             # The library scales its penalty for leaving the range by this difference and cannot do without.
-            values = values.argsort(kind="stable").argsort().astype(float)
+            values = scores.argsort(kind="stable").argsort().astype(float)
         self._cma.tell([(self._rebuild(raw), value) for (raw, _), value in zip(results, values, strict=True)])
 
     def mean(self) -> tuple[list[float], list[float]] | None:
@@ -272,7 +275,8 @@ class CmaRun:
         known: Known | None = None,
     ) -> None:
         self._strategy = make_strategy(layout, sigma=sigma, population_size=population_size, mean=mean, clip=clip)
-        self._known = known
+        # Only where there are numbers alone can a model learn from them.
+        self._known = known if isinstance(self._strategy, _Continuous) else None
         # The generation whose draws the model is for, and how many results it learns from.
         self._screened = (-1, 0)
         self._model: LocalModel | None = None
@@ -307,8 +311,8 @@ class CmaRun:
             yield from self._draws((*seed, attempt), region)
 
     def _draws(self, seed: tuple[int, ...], region: Region | None) -> Iterator[tuple[dict[str, Any], list[float]]]:
-        notes: dict[str, Any] = {"generation": self.generation}
         model, inside = self._screen(), region is not None and bool(region.path)
+        notes = self.notes()
         draws, chosen = [self._strategy.ask(seed)], np.array([0])
         if model is not None or inside:
             draws += [self._strategy.ask((*seed, 1 + n)) for n in range(_DRAWS - 1)]
@@ -321,10 +325,14 @@ class CmaRun:
                 whitened = self._strategy.whiten(points[chosen])
                 assert whitened is not None
                 chosen = chosen[np.argsort(-model.expected(whitened), kind="stable")]
-                notes["known"] = self._screened[1]
         for i in chosen:
             raw, point = draws[i]
             yield notes | {"raw": raw}, point
+
+    def notes(self) -> dict[str, Any]:
+        """By which a restored run is in the same generation and learns from as many results, few as they may be."""
+        known = {} if self._known is None else {"known": self._screened[1]}
+        return {"generation": self.generation, **known}
 
     def _screen(self) -> LocalModel | None:
         """The model of this generation's draws; it learns from what was known at the first of them."""

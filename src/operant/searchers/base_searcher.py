@@ -25,6 +25,8 @@ _MODES = ("maximize", "minimize")
 _MOST_SHUFFLED = 1_000_000
 _DRAWS = 30
 _MANY_DRAWS = 100_000
+MOST_AT_ONCE = 1_000_000
+"""Points that a setting may ask for at once: more would take gigabytes, and hours."""
 
 
 # Not frozen, though nobody changes one: setting the fields of a frozen one takes three times as long, and there are
@@ -102,6 +104,7 @@ class BaseSearcher:
 
     reward_attribute = "acc"
     optimize_mode = "maximize"
+    seed = 0
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from operant.searchers._branches import BranchSteps
 from operant.searchers._cma import CmaRun, default_population
 from operant.searchers._extras import one_thread
 from operant.searchers._trial_arrays import TrialArrays
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.space import Container
 
@@ -58,7 +58,7 @@ class CmaEsSearcher(BaseSearcher):
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         if population_size is not None:
-            whole_number(population_size, "population_size", least=4)
+            whole_number(population_size, "population_size", least=4, most=MOST_AT_ONCE)
         self.population_size = population_size
         self.sigma = positive(sigma, "sigma")
         self.restart = one_of(restart, "restart", _RESTARTS)
@@ -104,7 +104,8 @@ class CmaEsSearcher(BaseSearcher):
                 if self.is_new(config):
                     return Proposal(number, config, notes={"restart": self._restarts, **asked})
         fresh = self.fresh(self.rng(number))
-        return None if fresh is None else Proposal(number, fresh)
+        notes = {"restart": self._restarts, "aside": True, **self._run.notes()}
+        return None if fresh is None else Proposal(number, fresh, notes=notes)
 
     def _remember(self, proposal: Proposal) -> None:
         super()._remember(proposal)
@@ -118,7 +119,7 @@ class CmaEsSearcher(BaseSearcher):
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
         notes = trial.notes
-        if notes is None or notes["restart"] != self._restarts:
+        if notes is None or "aside" in notes or notes["restart"] != self._restarts:
             return
         self._this_run += 1
         worst = self._worst if math.isfinite(self._worst) else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from operant._util.checks import fraction, positive, whole_number
 from operant.searchers._branches import BranchSteps
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container
@@ -51,11 +51,11 @@ class EvolutionSearcher(BaseSearcher):
         tournament: int = 2,
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
-        self.population_size = whole_number(population_size, "population_size", least=2)
+        self.population_size = whole_number(population_size, "population_size", least=2, most=MOST_AT_ONCE)
         self.mutate_prob = fraction(mutate_prob, "mutate_prob")
         self.gen_trial_limit = whole_number(gen_trial_limit, "gen_trial_limit", least=1)
         self.mutate_scale = positive(mutate_scale, "mutate_scale")
-        self.tournament = whole_number(tournament, "tournament", least=1)
+        self.tournament = whole_number(tournament, "tournament", least=1, most=MOST_AT_ONCE)
         self._design = Design("lhs", self.space.dimensions, self.seed, self.population_size)
         self._categorical = np.array([a.categorical for a in self.space.layout.arguments])
         self._population: list[_Individual] = []

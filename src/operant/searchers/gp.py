@@ -12,7 +12,7 @@ from operant.searchers._acquisition import Acquisition, Maximiser
 from operant.searchers._extras import one_thread
 from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
 from operant.searchers._trial_arrays import TrialArrays
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container
@@ -46,7 +46,7 @@ class GpSearcher(BaseSearcher):
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=0)
-        self.n_candidates = whole_number(n_candidates, "n_candidates", least=1)
+        self.n_candidates = whole_number(n_candidates, "n_candidates", least=1, most=MOST_AT_ONCE)
         self.n_starts = whole_number(n_starts, "n_starts", least=1)
         self.most_points = whole_number(most_points, "most_points", least=10)
         self._history = TrialArrays(self.space)
@@ -68,17 +68,20 @@ class GpSearcher(BaseSearcher):
             return None
         rng = self.rng(number)
         config: Config | None
+        notes = None
         if number < self.n_initial_points or np.isfinite(self._history.scores).sum() < 2:
             config = self.space.decode(self._design.point(number))
             if self.is_new(config):
                 return Proposal(number, config)
         else:
-            for point in self._best_points(rng):
+            points = self._best_points(rng)
+            notes = {"fit": self._surrogate.fit}
+            for point in points:
                 config = self.space.decode(point)
                 if self.is_new(config):
-                    return Proposal(number, config, notes={"fit": self._surrogate.fit})
+                    return Proposal(number, config, notes=notes)
         config = self.fresh(rng)
-        return None if config is None else Proposal(number, config)
+        return None if config is None else Proposal(number, config, notes=notes)
 
     def _best_points(self, rng: np.random.Generator) -> list[np.ndarray]:
         with one_thread():

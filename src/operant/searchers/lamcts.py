@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from operant.searchers._extras import one_thread
 from operant.searchers._region_solvers import STANDS_OUT, CmaSolver, GpSolver, RegionSolver, TurboSolver
 from operant.searchers._regions import Partition, Region, tree_nodes, tree_text
 from operant.searchers._trial_arrays import TrialArrays, filled_scores
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Container
@@ -106,19 +107,19 @@ class LamctsSearcher(BaseSearcher):
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         if dims is not None and whole_number(dims, "dims", least=1) != self.space.dimensions:
             raise ConfigError(f"`dims` is {dims}, but there are {self.space.dimensions} search args", ("dims",))
-        if not is_number(Cp) or not 0 <= Cp < math.inf:
+        if not is_number(Cp) or not 0 <= Cp <= sys.float_info.max:
             raise ConfigError(f"`Cp` must be a number from 0 on, not {Cp!r}", ("Cp",))
         self.Cp = float(Cp)
         self.leaf_size = whole_number(leaf_size, "leaf_size", least=2)
         self.kernel_type = one_of(kernel_type, "kernel_type", _KERNELS)
         gamma = gamma_type if is_number(gamma_type) else one_of(gamma_type, "gamma_type", ("auto", "scale"))
         self.gamma_type = positive(gamma, "gamma_type") if is_number(gamma) else gamma
-        self.ninits = whole_number(ninits, "ninits", least=2)
+        self.ninits = whole_number(ninits, "ninits", least=2, most=MOST_AT_ONCE)
         self.solver = one_of(solver, "solver", _SOLVERS)
         default = min(1 / math.sqrt(max(self.space.dimensions, 1)), 0.3)
         self.sigma = positive(default if sigma is None else sigma, "sigma")
         if population_size is not None:
-            whole_number(population_size, "population_size", least=4)
+            whole_number(population_size, "population_size", least=4, most=MOST_AT_ONCE)
         self.population_size = population_size
         self.start = one_of(start, "start", _STARTS)
         self.partition = flag(partition, "partition")
@@ -152,9 +153,7 @@ class LamctsSearcher(BaseSearcher):
             return Proposal(number, step)
         else:
             with one_thread():
-                proposal = self._propose_inside(number)
-            if proposal is not None:
-                return proposal
+                return self._propose_inside(number)
         fresh = self.fresh(self.rng(number))
         return None if fresh is None else Proposal(number, fresh)
 
@@ -166,12 +165,15 @@ class LamctsSearcher(BaseSearcher):
         assert self._run is not None
         region = self._follow(self._run)
         notes |= {"run": self._number, "seen": self._seen_rows, "path": region.path if region else ""}
-        own = [trial for trial in self.pending if trial.notes is not None and trial.notes["run"] == self._number]
+        own = [trial for trial in self.pending if _own_run(trial) == self._number]
+        asked: dict[str, Any] = {}
         for asked, point in self._run.ask((self.seed, number), region, own):
             config = self.space.decode(point)
             if self.is_new(config):
                 return Proposal(number, config, notes=notes | asked)
-        return None
+        fresh = self.fresh(self.rng(number))
+        # Not a step of the run; but that it began here, or was fitted, must be known to a restored search.
+        return None if fresh is None else Proposal(number, fresh, notes={**notes, **asked, "aside": True})
 
     def _follow(self, run: RegionSolver) -> Region | None:
         """The region of the run: the partition is made anew when there are a generation or 5 % more samples."""
@@ -305,7 +307,10 @@ class LamctsSearcher(BaseSearcher):
         if notes is None:
             return
         if notes["run"] > self._number:
-            self._begin(notes["run"], notes["start"])
+            if "start" in notes:
+                self._begin(notes["run"], notes["start"])
+            else:  # a record in which the run's beginning was not noted
+                self._number, self._run = notes["run"], None
         if notes["run"] == self._number and self._run is not None:
             self._seen_rows = notes["seen"]
             self._run.remember(notes)
@@ -318,10 +323,9 @@ class LamctsSearcher(BaseSearcher):
             return
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
-        notes = trial.notes
-        self._run_of.append(None if notes is None else notes["run"])
+        self._run_of.append(_own_run(trial))
         if self._run is not None:
-            own = notes is not None and notes["run"] == self._number
+            own = _own_run(trial) == self._number
             self._run.learn(trial, own, self._worst if math.isfinite(self._worst) else 0.0)
 
     # -- views -----------------------------------------------------------------------------------------------
@@ -342,3 +346,8 @@ class LamctsSearcher(BaseSearcher):
             if chosen is None and self._run is not None:
                 chosen = partition.walk(self.Cp)
             return tree_nodes(partition, self.Cp, None if chosen is None else chosen.path)
+
+
+def _own_run(trial: Trial) -> int | None:
+    """The run that a trial was a step of."""
+    return None if trial.notes is None or "aside" in trial.notes else trial.notes["run"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from operant._util.checks import one_of, whole_number
-from operant.searchers.base_searcher import BaseSearcher, Proposal
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal
 from operant.searchers.builder import SEARCHERS
 from operant.space import Config, Container
 
@@ -42,7 +42,7 @@ class RandomSearcher(BaseSearcher):
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         self.sampling = one_of(sampling, "sampling", _SAMPLINGS)
-        self.block = whole_number(block, "block", least=2)
+        self.block = whole_number(block, "block", least=2, most=MOST_AT_ONCE)
         self._configs: list[Config] = []
 
     def configure(

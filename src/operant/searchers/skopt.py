@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from operant._util.checks import one_of, positive, whole_number
+from operant._util.checks import is_number, one_of, positive, whole_number
 from operant.errors import ConfigError, unknown
 from operant.searchers._acquisition import Acquisition, Maximiser, Model
 from operant.searchers._extras import one_thread, require
@@ -17,7 +17,7 @@ from operant.searchers._gp_model import Features
 from operant.searchers._outputs import Outputs, choose_rows
 from operant.searchers._surrogate import BranchExplorer, Surrogate, best_points, promising_points
 from operant.searchers._trial_arrays import TrialArrays
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container, Layout
@@ -76,8 +76,9 @@ class SkoptSearcher(BaseSearcher):
             search_space, reward_attribute, optimize_mode, seed if random_state is None else random_state, lag
         )
         self.base_estimator = one_of(str(base_estimator).upper(), "base_estimator", _ESTIMATORS)
-        initial = n_initial_points if n_random_starts is None else n_random_starts
-        self.n_initial_points = whole_number(initial, "n_initial_points", least=0)
+        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=0)
+        if n_random_starts is not None:
+            self.n_initial_points = whole_number(n_random_starts, "n_random_starts", least=0)
         if acq_func in ("EIps", "PIps"):
             raise ConfigError(f"{acq_func} needs the time of each trial, which is not known here", ("acq_func",))
         self.acq_func = one_of(acq_func, "acq_func", _FUNCTIONS)
@@ -89,8 +90,8 @@ class SkoptSearcher(BaseSearcher):
             )
         if model_queue_size is not None:
             whole_number(model_queue_size, "model_queue_size", least=1)
-        self._read_function_options(acq_func_kwargs or {})
-        self._read_optimizer_options(acq_optimizer_kwargs or {})
+        self._read_function_options({} if acq_func_kwargs is None else acq_func_kwargs)
+        self._read_optimizer_options({} if acq_optimizer_kwargs is None else acq_optimizer_kwargs)
         self._history = TrialArrays(self.space)
         self._design = Design("sobol", self.space.dimensions, self.seed)
         self._surrogate = Surrogate(self.space, self._history, _MOST_POINTS)
@@ -101,12 +102,13 @@ class SkoptSearcher(BaseSearcher):
 
     def _read_function_options(self, options: Mapping[str, Any]) -> None:
         _check_keys(options, "acq_func_kwargs", ("xi", "kappa"))
-        self._xi = positive(options["xi"], "xi") if options.get("xi") else 0.0
+        xi = options.get("xi", 0.0)
+        self._xi = 0.0 if is_number(xi) and xi == 0 else positive(xi, "xi")
         self._kappa = positive(options.get("kappa", 1.96), "kappa")
 
     def _read_optimizer_options(self, options: Mapping[str, Any]) -> None:
         _check_keys(options, "acq_optimizer_kwargs", ("n_points", "n_restarts_optimizer", "n_jobs"))
-        self._n_points = whole_number(options.get("n_points", 1000), "n_points", least=2)
+        self._n_points = whole_number(options.get("n_points", 1000), "n_points", least=2, most=MOST_AT_ONCE)
         restarts = whole_number(options.get("n_restarts_optimizer", 4), "n_restarts_optimizer", least=0)
         self._n_starts = 0 if self.acq_optimizer == "sampling" else restarts
 
@@ -129,18 +131,21 @@ class SkoptSearcher(BaseSearcher):
             return None
         rng = self.rng(number)
         config: Config | None
+        notes = None
         if number < self.n_initial_points or np.isfinite(self._history.scores).sum() < 2:
             config = self.space.decode(self._design.point(number))
             if self.is_new(config):
                 return Proposal(number, config)
         elif self.base_estimator != "DUMMY":
             function = self._choose_function(rng)
-            for point in self._best_points(function, rng):
+            points = self._best_points(function, rng)
+            notes = {"fit": self._surrogate.fit}
+            for point in points:
                 config = self.space.decode(point)
                 if self.is_new(config):
-                    return Proposal(number, config, notes={"acq_func": function, "fit": self._surrogate.fit})
+                    return Proposal(number, config, notes={"acq_func": function, **notes})
         config = self.fresh(rng)
-        return None if config is None else Proposal(number, config)
+        return None if config is None else Proposal(number, config, notes=notes)
 
     def _choose_function(self, rng: np.random.Generator) -> str:
         if self.acq_func != "gp_hedge":

@@ -12,7 +12,7 @@ from operant._util.checks import positive, whole_number
 from operant.searchers._branches import EXPLORATION, Branches
 from operant.searchers._parzen import Kernels, log_density
 from operant.searchers._trial_arrays import TrialArrays
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Config, Container
@@ -72,8 +72,8 @@ class TpeSearcher(BaseSearcher):
         most_good: int = 25,
     ) -> None:
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
-        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=0)
-        self.n_candidates = whole_number(n_candidates, "n_candidates", least=1)
+        self.n_initial_points = whole_number(n_initial_points, "n_initial_points", least=0, most=MOST_AT_ONCE)
+        self.n_candidates = whole_number(n_candidates, "n_candidates", least=1, most=MOST_AT_ONCE)
         self.good_fraction = positive(good_fraction, "good_fraction")
         self.most_good = whole_number(most_good, "most_good", least=1)
         self._history = TrialArrays(self.space)

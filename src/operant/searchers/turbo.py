@@ -12,7 +12,7 @@ from operant._util.checks import one_of, whole_number
 from operant.searchers._branches import BranchSteps
 from operant.searchers._extras import one_thread
 from operant.searchers._trust_region import TrustRegion
-from operant.searchers.base_searcher import BaseSearcher, Proposal, Trial
+from operant.searchers.base_searcher import MOST_AT_ONCE, BaseSearcher, Proposal, Trial
 from operant.searchers.builder import SEARCHERS
 from operant.searchers.random import Design
 from operant.space import Container
@@ -47,7 +47,7 @@ class TurboSearcher(BaseSearcher):
         super().__init__(search_space, reward_attribute, optimize_mode, seed, lag)
         default = max(2 * self.space.dimensions, 2)
         wanted = default if n_initial_points is None else n_initial_points
-        self.n_initial_points = whole_number(wanted, "n_initial_points", least=2)
+        self.n_initial_points = whole_number(wanted, "n_initial_points", least=2, most=MOST_AT_ONCE)
         self.most_points = whole_number(most_points, "most_points", least=10)
         self.start = one_of(start, "start", _STARTS)
         self._design = Design("lhs", self.space.dimensions, self.seed, self.n_initial_points)

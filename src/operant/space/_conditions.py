@@ -27,9 +27,9 @@ class Test:
     local_name: str | None = None
 
     def holds(self, value: Any) -> bool:
-        if self.values is not None and not any(_same(value, one) for one in self.values):
+        if self.values is not None and not any(same(value, one) for one in self.values):
             return False
-        if any(_same(value, one) for one in self.excluded):
+        if any(same(value, one) for one in self.excluded):
             return False
         if self.low is None and self.high is None:
             return True
@@ -98,6 +98,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
+    """Whether an argument that has the one value has the other."""
     # In Python True == 1; a configuration that says `true` does not mean the number.
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)

@@ -12,7 +12,7 @@ import numpy as np
 
 from operant.errors import ConfigError, unknown
 from operant.space._conditions import When
-from operant.space._layout import Argument, Config, Layout, make_argument
+from operant.space._layout import Argument, Config, Layout, check_conditions, make_argument
 from operant.space._leaves import Leaf, Nested, Space
 from operant.space._product import Product, product_size
 from operant.space.files import check_paths, edit_text
@@ -40,7 +40,9 @@ class Container(Space):
     @cached_property
     def layout(self) -> Layout:
         """Arguments, columns and conditions of the flat view."""
-        return Layout(list(self._arguments(str, None)))
+        layout = Layout(list(self._arguments(str, None)))
+        check_conditions(layout)
+        return layout
 
     @property
     def kwspaces(self) -> dict[str, Leaf]:

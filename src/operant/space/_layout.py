@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from operant.errors import ArgumentError, ConfigError, unknown
-from operant.space._conditions import Test, When
-from operant.space._leaves import Categorical, Leaf, Nested, canonical
+from operant._util.checks import is_number
+from operant.errors import ArgumentError, ConfigError, nearest, unknown
+from operant.space._conditions import Test, When, same
+from operant.space._leaves import Categorical, Leaf, Nested, Numeric, canonical
 
 Config = dict[str, Any]
 
@@ -184,6 +185,33 @@ def _resolve_conditions(arguments: Sequence[Argument]) -> Iterable[Argument]:
                 raise ArgumentError(unknown("argument", test.name, known), (argument.name, "when", test.name))
             tests.append(replace(test, name=name, local_name=None))
         yield replace(argument, when=When(tuple(tests)))
+
+
+def check_conditions(layout: Layout) -> None:
+    """Refuse a condition on a value that the argument it asks about never has: most likely a slip of the pen."""
+    owners = {name: argument for argument in layout.arguments for name in argument.names}
+    for argument in layout.arguments:
+        for test in argument.when.tests if argument.when is not None else ():
+            owner = owners[test.name]
+            for value in (*(test.values or ()), *test.excluded):
+                wrong = _never(owner, test.name, value)
+                if wrong is not None:
+                    raise ArgumentError(f"{test.name!r} is never {value!r}{wrong}", (argument.name, "when", test.name))
+
+
+def _never(argument: Argument, name: str, value: Any) -> str | None:
+    """Why an argument cannot have a value; None where it can."""
+    leaf = argument.leaf
+    if isinstance(leaf, Numeric):
+        there = is_number(value) and leaf.low <= value <= leaf.high
+        return None if there else f": it goes from {leaf.low} to {leaf.high}"
+    assert isinstance(leaf, Categorical)
+    key = next((key for key, flat in argument.row_names if flat == name), None)
+    values = leaf.data if key is None else [row[key] for row in leaf.data if key in row]
+    if any(same(value, one) for one in values):
+        return None
+    guess = nearest(value, [one for one in values if isinstance(one, str)]) if isinstance(value, str) else ""
+    return guess or f": it is one of {values!r:.200}"
 
 
 def _parents_first(arguments: Sequence[Argument], by_name: Mapping[str, int]) -> list[int]:

@@ -8,6 +8,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 from operant.errors import ArgumentError, ConfigError
@@ -31,15 +32,15 @@ class Product(Sequence[Config]):
     """
 
     def __init__(self, layout: Layout) -> None:
-        for argument in layout.arguments:
-            if math.isinf(argument.leaf.size):
-                raise ArgumentError(
-                    f"{argument.name!r} is a Real without `step`, so its values cannot be enumerated; "
-                    f"give it a `step` or use another searcher",
-                    (argument.name, "step"),
-                )
-        self._layout = layout
-        self._blocks = list(_blocks(layout))
+        finite = _finite(layout)
+        if isinstance(finite, Argument):
+            raise ArgumentError(
+                f"{finite.name!r} is a Real without `step`, so its values cannot be enumerated; "
+                f"give it a `step` or use another searcher",
+                (finite.name, "step"),
+            )
+        self._layout = finite
+        self._blocks = list(_blocks(finite))
         self._starts = [0, *itertools.accumulate(_block_size(block) for block in self._blocks)]
 
     def __len__(self) -> int:
@@ -85,9 +86,29 @@ class Product(Sequence[Config]):
 
 def product_size(layout: Layout) -> int | float:
     """How many configurations there are; `math.inf` with a continuous argument that can be active."""
-    if any(math.isinf(argument.leaf.size) for argument in layout.arguments):
-        return math.inf
-    return sum(_block_size(block) for block in _blocks(layout))
+    finite = _finite(layout)
+    return math.inf if isinstance(finite, Argument) else sum(_block_size(block) for block in _blocks(finite))
+
+
+def _finite(layout: Layout) -> Layout | Argument:
+    """The layout with one value for each continuous argument, where none can be active; otherwise one that can."""
+    endless = [i for i, argument in enumerate(layout.arguments) if math.isinf(argument.leaf.size)]
+    for i in endless:
+        if layout.arguments[i].when is None:
+            return layout.arguments[i]
+    if not endless:
+        return layout
+    only = Categorical([None])
+    finite = Layout([replace(a, leaf=only) if math.isinf(a.leaf.size) else a for a in layout.arguments])
+    try:
+        blocks = _blocks(finite)
+    except ConfigError:  # too many to look through; in one of them it surely is
+        return layout.arguments[endless[0]]
+    for block in blocks:
+        for i in endless:
+            if block[i] is not None:
+                return layout.arguments[i]
+    return finite
 
 
 def _block_size(block: Sequence[Part]) -> int:

@@ -41,11 +41,13 @@ class Group:
     """Trainings of one kind: for each task (an environment) the curves of its seeds.
 
     `mixed` names the settings, beside the seed, in which trainings of one task differ: then they are not of one kind.
+    `unfinished` counts seeds whose training did not come to its end: scores without those that failed look better.
     """
 
     name: str
     tasks: dict[str, list[Curve]]
     mixed: list[str]
+    unfinished: int = 0
 
     @property
     def runs(self) -> int:
@@ -76,26 +78,33 @@ def read_groups(root: Path, wanted: Mapping[str, Sequence[str]]) -> list[Group]:
 
     Only finished trainings count. Where one was made twice with the same seed, the newest counts.
     """
-    rows = [row for row in Index(root).rows() if row.status == Status.FINISHED and TAG in row.last]
+    rows = Index(root).rows()
     groups = []
     for name, patterns in wanted.items():
-        matching = [row for row in rows if any(_matches(row, pattern) for pattern in patterns)]
-        if not matching:
-            called = " or ".join(patterns)
+        called = " or ".join(patterns)
+        named = [row for row in rows if any(_matches(row, pattern) for pattern in patterns)]
+        finished = [row for row in named if row.status == Status.FINISHED]
+        if not finished:
             raise UsageError(f"no finished training in {root} is called {called}; `operant runs` lists them")
-        groups.append(_group(root, name, matching))
+        matching = [row for row in finished if TAG in row.last]
+        if not matching:
+            raise UsageError(f"no run in {root} that is called {called} has evaluations ({TAG}): it is no training")
+        groups.append(_group(root, name, matching, named))
     return _alike(groups)
 
 
 def group_by_name(root: Path, rows: Sequence[RunRow]) -> list[Group]:
     """Runs as groups of the same name, in which the seeds are told apart by its end."""
     named: dict[str, list[RunRow]] = {}
+    everything: dict[str, list[RunRow]] = {}
     for row in rows:
+        name = _without_seed(row.name)
+        everything.setdefault(name, []).append(row)
         if row.status == Status.FINISHED and TAG in row.last:
-            named.setdefault(_without_seed(row.name), []).append(row)
+            named.setdefault(name, []).append(row)
     if not named:
         raise UsageError("none of these runs is a finished training with evaluations")
-    return _alike([_group(root, name, named[name]) for name in sorted(named)])
+    return _alike([_group(root, name, named[name], everything[name]) for name in sorted(named)])
 
 
 def _alike(groups: list[Group]) -> list[Group]:
@@ -109,16 +118,22 @@ def _alike(groups: list[Group]) -> list[Group]:
     return groups
 
 
-def _group(root: Path, name: str, rows: Sequence[RunRow]) -> Group:
+def _group(root: Path, name: str, rows: Sequence[RunRow], everything: Sequence[RunRow]) -> Group:
+    """A group of these runs; `everything` are those of its name, finished or not."""
     newest: dict[tuple[str, Any], RunRow] = {}
     for row in sorted(rows, key=lambda row: row.started or 0.0):
-        newest[_task(row), row.params.get("seed", row.id)] = row
+        newest[_task_and_seed(row)] = row
+    unfinished = {_task_and_seed(row) for row in everything if "env.id" in row.params} - newest.keys()
     tasks: dict[str, list[Curve]] = {}
     settings: dict[str, list[Mapping[str, Any]]] = {}
     for (task, _), row in sorted(newest.items(), key=lambda item: (item[0][0], item[1].id)):
         tasks.setdefault(task, []).append(_curve(Run.open(row.id, root)))
         settings.setdefault(task, []).append(row.params)
-    return Group(name, tasks, sorted(set().union(*map(_differing, settings.values()))))
+    return Group(name, tasks, sorted(set().union(*map(_differing, settings.values()))), len(unfinished))
+
+
+def _task_and_seed(row: RunRow) -> tuple[str, Any]:
+    return _task(row), row.params.get("seed", row.id)
 
 
 def _differing(settings: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -164,7 +179,8 @@ def score_ranges(groups: Sequence[Group], given: Mapping[str, Range], best: bool
         scores = [curve.score(best) for group in groups for curve in group.tasks[task]]
         own = (min(scores), max(scores)) if len(tasks) > 1 else (0.0, 1.0)
         low, high = given.get(task, own)
-        ranges[task] = (low, high if high > low else low + 1.0)
+        # Where all scores are the same; next to a large number 1 is nothing.
+        ranges[task] = (low, high if high > low else low + max(1.0, float(np.spacing(abs(low)))))
     return ranges
 
 
@@ -176,7 +192,7 @@ def score_figures(groups: Sequence[Group], ranges: Mapping[str, Range], best: bo
         scores = group.scores(ranges, best)
         better = None if group is groups[0] else improvement(scores, first)
         figures = {"group": group.name, "runs": group.runs, "iqm": interval(scores), "better": better}
-        found.append({**figures, "mixed": group.mixed})
+        found.append({**figures, "mixed": group.mixed, "unfinished": group.unfinished})
     return found
 
 

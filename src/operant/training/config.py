@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,13 @@ from operant.training.policies import SHARED, PolicySettings, plain_policies, re
 
 _ENGINES = ("local", "ray")
 _SCHEDULES = ("free", "lockstep")
+_LARGEST_SEED = 2**62  # what is added to it for networks and environments still fits into 64 bits
+
+
+def _check_least(group: str, settings: Any, **least: int) -> None:
+    for name, low in least.items():
+        if (value := getattr(settings, name)) < low:
+            raise UsageError(f"{group}.{name} is {value}; it must be at least {low}")
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,9 @@ class EvaluationSettings:
     )
 
     def __post_init__(self) -> None:
+        _check_least("evaluation", self, every=0, episodes=1, num_envs=0, frames=0, seed=0)
+        if self.stop_value is not None and math.isnan(self.stop_value):
+            raise UsageError("evaluation.stop_value is nan; it is a number, or null")
         if self.process and self.frames:
             raise UsageError("evaluation.frames films where the training is: it is 0 with evaluation.process")
 
@@ -81,6 +92,9 @@ class CheckpointSettings:
         2, "newest checkpoints that are kept (the best policy always is); more: one can go back further, more disk"
     )
 
+    def __post_init__(self) -> None:
+        _check_least("checkpoint", self, every=0, keep=1)
+
 
 @dataclass(frozen=True)
 class LogSettings:
@@ -90,6 +104,9 @@ class LogSettings:
         0, "environment steps between points, 0: two hundred over the training; fewer: finer curves, some time"
     )
     window: int = setting(100, "episodes that the mean return is taken over; more: smoother, later")
+
+    def __post_init__(self) -> None:
+        _check_least("log", self, every=0, window=1)
 
 
 @dataclass(frozen=True)
@@ -149,6 +166,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.total_steps < 1:
             raise UsageError(f"total_steps is {self.total_steps}; it must be at least 1")
+        if not 0 <= self.seed <= _LARGEST_SEED:
+            raise UsageError(f"seed is {self.seed}; it lies between 0 and {_LARGEST_SEED}")
         if "name" not in self.algorithm:
             raise UsageError(f"algorithm.name is missing: one of {', '.join(ALGORITHMS.names)}")
         _, settings = find_algorithm(self.algorithm["name"])

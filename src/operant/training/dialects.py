@@ -35,6 +35,8 @@ _ELSEWHERE = (
     "policy.collect.collector",
     "policy.learn.learner",
 )
+# What iterations are counted by.
+_COUNTED_BY = ("policy.collect.n_sample", "policy.learn.update_per_collect")
 _ENVS = {
     "cartpole": "CartPole-v1",
     "acrobot": "Acrobot-v1",
@@ -63,6 +65,10 @@ def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[s
         )
     table, elsewhere = {**_COMMON, **words.table}, (*_ELSEWHERE, *words.elsewhere)
     given = {**words.defaults, **flat(main)}
+    for key in _COUNTED_BY:
+        value = given.get(key, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"main_config.{key} is {value!r}; it is a whole number from 1 up")
     result: dict[str, Any] = {}
     put(result, "env.id", env_id)
     if "env_id" not in main.get("env", {}) and env_type in _ENV_ARGUMENTS:

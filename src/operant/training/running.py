@@ -148,6 +148,8 @@ def _job_checkpoints() -> CheckpointStore | None:
 # What the saved state was made for. (`model.fused` only says how it is computed.)
 _FIXED = (
     "algorithm.name",
+    *(f"algorithm.{key}" for key in ("atoms", "quantiles", "dueling", "noisy", "critics")),
+    *(f"algorithm.{key}" for key in ("sub_policies", "critic_visible_actors")),
     "model",
     "policy_mapping",
     "env.num_envs",

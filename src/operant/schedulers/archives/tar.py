@@ -17,6 +17,7 @@ BLOCK = 512
 _LARGEST_EXTENSION = 1 << 16
 _LONGEST_PATH = 1024
 _CHUNK = 1 << 18
+_LONGEST_END = 1 << 20  # of zeros behind the last file
 _REFUSED = {
     b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a named pipe",
     b"7": "a special file", b"S": "a sparse file", b"L": "an old-style long name", b"K": "an old-style long link",
@@ -58,6 +59,12 @@ class _Inflating:
         self.taken += len(found)
         return bytes(found)
 
+    def finish(self) -> None:
+        """Go to the end, where gzip has a checksum of all that came before."""
+        rest = self.read(_LONGEST_END + 1)
+        if len(rest) > _LONGEST_END or rest.strip(b"\0") or not self._inflater.eof:
+            raise UsageError("the archive is damaged: it does not end where its files do")
+
     def exactly(self, size: int) -> bytes:
         data = self.read(size)
         if len(data) < size:
@@ -73,6 +80,7 @@ def read_members(path: Path) -> Iterator[Member]:
         while True:
             header = stream.read(BLOCK)
             if not header.strip(b"\0"):
+                stream.finish()
                 return
             if len(header) < BLOCK or not _checksum_fits(header):
                 raise UsageError("the archive is damaged, or no tar archive")

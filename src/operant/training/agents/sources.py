@@ -76,24 +76,24 @@ class ReplayShare:
         self.steps = max(1, -(-self.spec.every // num_envs))  # of each environment in a round
         self._updates = self.spec.updates or self.steps * num_envs
         self._owed = 0
-        self._anybody = False
         capacity, sizes = max(self.spec.capacity, rows), {"n_step": self.spec.n_step, "gamma": self.spec.gamma}
         self.buffer: ReplayBuffer = (
             SparseReplayBuffer(capacity, rows, **sizes)
             if self.spec.alpha is None
             else SparsePrioritizedReplayBuffer(capacity, rows, alpha=self.spec.alpha, **sizes)
         )
+        self._nobody_for = self.buffer.rows  # steps since one of its agents was there
 
     def keep(self, step: dict[str, Any], present: Array) -> None:
         self._owed += 1
-        self._anybody = self._anybody or bool(present.any())
+        self._nobody_for = 0 if present.any() else self._nobody_for + 1
         # Who is not there has no episode that could go on.
         add_step(self.buffer, {**step, "truncated": step["truncated"] | ~present, "present": present})
 
     def learn(self, env_step: int, total_steps: int, measure: bool, rng: np.random.Generator) -> tuple[int, Metrics]:
         rounds, self._owed = divmod(self._owed, self.steps)
-        if env_step < self.spec.starts or not rounds or not self._anybody:
-            return 0, {}
+        if env_step < self.spec.starts or not rounds or self._nobody_for >= self.buffer.rows:
+            return 0, {}  # replay may hold no step of any of them any more
         self.policy.set_progress(env_step, total_steps)
         metrics: Metrics = {}
         updates = rounds * self._updates
@@ -103,11 +103,14 @@ class ReplayShare:
         return updates, metrics
 
     def save(self, folder: Path) -> dict[str, Any]:
-        return {"buffer": self.buffer.save_chunks(folder), "owed": self._owed, "anybody": self._anybody}
+        return {"buffer": self.buffer.save_chunks(folder), "owed": self._owed, "nobody_for": self._nobody_for}
 
     def load(self, folder: Path, state: dict[str, Any]) -> None:
         self.buffer.load(folder, state["buffer"])
-        self._owed, self._anybody = int(state["owed"]), bool(state["anybody"])
+        self._owed = int(state["owed"])
+        # Checkpoints of older versions say only whether anybody has ever been there.
+        since = 0 if state.get("anybody") else self.buffer.rows
+        self._nobody_for = int(state.get("nobody_for", since))
 
 
 def pack_present(kept: list[dict[str, Any]], present: Array) -> list[dict[str, Any]]:

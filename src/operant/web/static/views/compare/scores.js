@@ -23,7 +23,7 @@ export function Scores(parent, signal) {
       const head = h("div", { class: "card-head" }, h("h2", null, "Scores over seeds"), h("span", { class: "muted small" }, "95 % bootstrap intervals"), h("span", { class: "spacer" }), choice);
       try {
         const { groups, ranges } = await get("/api/scores", asked, signal);
-        if (drawn === now) replace(parent, head, table(groups), scale(ranges), mixed(groups), picture(groups, asked));
+        if (drawn === now) replace(parent, head, table(groups), scale(ranges), unfinished(groups), mixed(groups), picture(groups, asked));
       } catch (error) {
         if (!signal.aborted && drawn === now) replace(parent, head, h("p", { class: "muted", role: "status" }, /** @type {Error} */ (error).message));
       }
@@ -44,6 +44,12 @@ function table(groups) {
 function scale(ranges) {
   const scaled = Object.entries(ranges).filter(([, [low, high]]) => low !== 0 || high !== 1);
   return scaled.length ? h("p", { class: "muted small" }, `0 to 1 is ${scaled.map(([task, [low, high]]) => `${task} ${number(low)} to ${number(high)}`).join(", ")}`) : null;
+}
+
+/** @param {any[]} groups */
+function unfinished(groups) {
+  const told = groups.filter((one) => one.unfinished).map((one) => `${one.group}: ${one.unfinished}`);
+  return told.length ? h("p", { class: "small", role: "status" }, `Not counted, seeds that did not finish: ${told.join("; ")}`) : null;
 }
 
 /** @param {any[]} groups */
