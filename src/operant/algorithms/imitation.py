@@ -149,7 +149,6 @@ _MACHIN_OWN = {
 }
 for _settings, _policy in ((GAILSettings, PPOSettings.machin), (TrustRegionGAILSettings, TRPOSettings.machin)):
     _settings.machin = replace(_policy, rules=(*_policy.rules, *_MACHIN), own={**_policy.own, **_MACHIN_OWN})
-for _settings in (GAILSettings, TrustRegionGAILSettings):
     # DI-engine's GAIL is a reward model beside a policy, which its configs say elsewhere.
     _settings.di_engine = None  # type: ignore[assignment]
 

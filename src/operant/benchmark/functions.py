@@ -92,31 +92,26 @@ def search_args(function: Function) -> list[dict[str, Any]]:
     return [{"type": "Real", "name": f"a{i}", "data": [function.low, function.high]} for i in range(function.dims)]
 
 
+# How many arguments a formula can have, where not any number; the spline of a rover needs four points.
+_COUNTS: dict[str, tuple[str, Callable[[int], bool]]] = {
+    "hartmann": ("6", lambda count: count == 6),
+    "rover": ("an even number of at least 8", lambda count: count >= 8 and count % 2 == 0),
+    "rosenbrock": ("at least 2", lambda count: count >= 2),
+}
+
+
 def _formula(name: str, dims: int | None, shift_seed: int) -> Formula:
     low, high, usual, value = _FORMULAS[name]
     count = usual if dims is None else dims
-    if not _takes(name, count):
-        has = {"hartmann": "6", "rover": "an even number of", "rosenbrock": "at least 2"}[name]
-        least = " (at least 8)" if name == "rover" else ""
-        raise ConfigError(f"{name} has {has} arguments{least}, not {count}", ("task", "search_args"))
+    has, fits = _COUNTS.get(name, ("", lambda _: True))
+    if not fits(count):
+        raise ConfigError(f"{name} has {has} arguments, not {count}", ("task", "search_args"))
     rng = np.random.default_rng([shift_seed, 0xF0])
     # By up to a quarter of the box, at least a tenth, in each coordinate: the optimum stays inside.
     offset = rng.uniform(0.1, 0.25, count) * rng.choice([-1.0, 1.0], count) * (high - low)
     if name in ("hartmann", "michalewicz", "rover"):
         offset = np.zeros(count)  # their optima are nowhere special as they are
     return Formula(name, count, low, high, value, offset)
-
-
-def _takes(name: str, count: int) -> bool:
-    """Whether a formula can have so many arguments; a rover's path is a cubic spline, which needs four points."""
-    match name:
-        case "hartmann":
-            return count == 6
-        case "rover":
-            return count >= 8 and count % 2 == 0
-        case "rosenbrock":
-            return count >= 2
-    return True
 
 
 def _ackley(x: Array) -> float:
