@@ -1,9 +1,9 @@
 """Plain networks without autograd: forward and backward in closed form, on the memory of the module itself.
 
 Which library does which part was measured (one core, batches of 40 to 256): numpy's tanh is six times faster than
-torch's; torch's relu, its larger products on the way forward (of twins both in one call) and what it does with a row or
-a column for a whole matrix are faster than numpy's; products on the way back, small ones and those with few outputs are
-faster in numpy, and a row of ones times the gradient is the fastest way to sum it.
+torch's; torch's relu and what it does with a row or a column for a whole matrix are faster than numpy's; products are
+faster in numpy (by a tenth; where a processor of AMD has AVX-512, which torch's MKL leaves unused there, by nearly two),
+and a row of ones times the gradient is the fastest way to sum it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from operant.models.noisy import Noise, NoisyLinear
 Array = npt.NDArray[Any]
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 _LINEAR = (nn.Linear, NoisyLinear)
-_THIN = 32
-_LARGE = 500_000
 _FEW = 8
 
 
@@ -65,12 +63,7 @@ class _Layer:
         self.activation = activation
         self.outputs, self.inputs = weight.shape[-2:]
         self.torch_weight = torch.from_numpy(weight)
-        self.torch_weight_t = self.torch_weight.transpose(-1, -2)
-        self.torch_bias = torch.from_numpy(bias)
-        self.affine: Any = torch.addmm
-        if weight.ndim == 3:
-            self.torch_bias = self.torch_bias[:, None]
-            self.affine = torch.baddbmm
+        self.torch_bias = torch.from_numpy(bias if weight.ndim == 2 else bias[:, None])
 
 
 class _NoisyLayer(_Layer):
@@ -111,14 +104,9 @@ class _Space:
         twins = layers[0].weight.shape[:-2]
         self.values = [np.empty((*twins, rows, layer.outputs), dtype) for layer in layers]
         self.torch_values = [torch.from_numpy(value) for value in self.values]
-        # Small products are faster in numpy: a call to torch costs more than it saves.
-        large = [layer.outputs >= _THIN and rows * layer.inputs * layer.outputs >= _LARGE for layer in layers]
-        self.forward = list(zip(layers, self.values, self.torch_values, large, strict=True))
+        self.forward = list(zip(layers, self.values, self.torch_values, strict=True))
         self.input: Array = self.values[0]
-        # What comes in is put here if torch is to see it, or if it is in two parts.
-        self.first_large = large[0]
-        self.room = np.empty((rows, layers[0].inputs), dtype)
-        self.torch_room = torch.from_numpy(self.room).expand(*twins, -1, -1)
+        self.room = np.empty((rows, layers[0].inputs), dtype)  # for inputs that come in two parts
         self._grads: _Gradients | None = None
         self._parts: dict[tuple[int, int], _Space] = {}
 
@@ -213,25 +201,20 @@ class FusedMLP:
     def forward(self, inputs: Array, slot: int = 0, beside: Array | None = None) -> Array:
         """Outputs for each row; `beside` are further columns of the input."""
         space = self._space(len(inputs), slot)
-        if beside is not None or space.first_large:
+        if beside is not None:
             columns = inputs.shape[1]
             space.room[:, :columns] = inputs
-            if beside is not None:
-                space.room[:, columns:] = beside
+            space.room[:, columns:] = beside
             inputs = space.room
         space.input = value = inputs
-        before = space.torch_room  # the latest value as torch sees it
-        for layer, out, tensor, large in space.forward:
-            if large:
-                layer.affine(layer.torch_bias, before, layer.torch_weight_t, out=tensor)
-            else:
-                np.matmul(value, layer.weight_t, out=out)
-                tensor.add_(layer.torch_bias)
+        for layer, out, tensor in space.forward:
+            np.matmul(value, layer.weight_t, out=out)
+            tensor.add_(layer.torch_bias)
             if layer.activation == "tanh":
                 np.tanh(out, out=out)
             elif layer.activation == "relu":
                 torch.relu_(tensor)
-            value, before = out, tensor
+            value = out
         return value
 
     def hidden(self, rows: int, slot: int = 0) -> Array:
