@@ -56,6 +56,57 @@ def test_a_run_of_cma_es_around_the_best_of_a_trust_region_is_taken_over():
     assert copy.propose() == searcher.propose()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "CmaEsSearcher"},
+        {"type": "CmaEsSearcher", "surrogate": False},
+        {"type": "TurboSearcher"},
+        {"type": "GpSearcher", "n_candidates": 50, "n_starts": 1},
+        *({"type": "LamctsSearcher", "ninits": 10, "leaf_size": 8, "solver": one} for one in ("cmaes", "turbo", "gp")),
+    ],
+    ids=lambda one: one["type"] + str(one.get("solver", one.get("surrogate", ""))),
+)
+def test_trials_that_were_run_again(options):
+    """Every fourth job fails, and is run again two trials later; others come to another score."""
+    searcher = build_searcher(options, BOX)
+    proposals, observations = [], []
+
+    def tell(observation):
+        observations.append(observation)
+        searcher.observe(observation)
+
+    for number in range(64):
+        proposal = searcher.propose()
+        if number > 20 and number % 3 == 0:
+            copy = build_searcher(options, BOX)
+            copy.restore(observations, proposals)
+            assert copy.propose() == proposal
+        fields = [proposal.config, proposal.budget, proposal.parent, proposal.notes]
+        proposals.append(Proposal(number, *json.loads(json.dumps(fields))))
+        tell(Observation(number, status="ERROR" if number % 4 == 0 else "FINISHED", values=worth(proposal.config)))
+        if number >= 2 and number % 4 in (1, 2):
+            again = number - (number % 4 + 1 if number % 4 == 1 else 2)
+            tell(Observation(again, attempt=2, values={"acc": worth(proposals[again].config)["acc"] + number % 2}))
+    assert {2} <= {trial.told for trial in searcher.trials.values()}
+
+
+def worth(config):
+    return {"acc": -sum((value - 1.3) ** 2 for value in config.values())}
+
+
+def test_a_trial_that_was_run_again_is_one_result_of_its_generation():
+    searcher = build_searcher({"type": "CmaEsSearcher", "population_size": 6}, BOX)
+    for number in range(6):
+        proposal = searcher.propose()
+        searcher.observe(Observation(number, status="ERROR"))
+        assert searcher._run.generation == (number == 5)
+        if number < 5:
+            searcher.observe(Observation(number, attempt=2, values=worth(proposal.config)))
+    finished = [trial.score for trial in searcher.trials.values() if trial.state == "finished"]
+    assert searcher._run.generations[0][:5] == finished
+
+
 FEW = [
     {"type": "Int", "name": "layers", "data": [1, 6]},
     {"type": "Categorical", "name": "act", "data": ["relu", "tanh", "gelu"]},

@@ -40,6 +40,8 @@ def check_bounds(settings: Any, *counts: str) -> None:
         if value is None or low <= value <= high:
             continue
         raise UsageError(f"algorithm.{name} is {value}; it must {_right(value, low, high)}")
+    if getattr(settings, "max_gradient_norm", 1.0) == 0:
+        raise UsageError("algorithm.max_gradient_norm is 0, so nothing would be learnt; .inf is no limit")
     rate = getattr(settings, "target_rate", 1.0)
     if not 0.0 < rate <= 1.0:
         raise UsageError(f"algorithm.target_rate lies above 0 and up to 1, got {rate}")

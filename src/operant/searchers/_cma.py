@@ -377,5 +377,10 @@ class CmaRun:
         self._strategy.tell(told)
         return True
 
+    def correct(self, notes: Mapping[str, Any], score: float) -> None:
+        """A trial was run again and came to another score, which counts while its generation goes on."""
+        self._model = None
+        self._waiting = [(raw, score if raw is notes.get("raw") else told) for raw, told in self._waiting]
+
     def converged(self) -> bool:
         return self._strategy.converged()

@@ -56,6 +56,9 @@ class RegionSolver(Protocol):
     def learn(self, trial: Trial, own: bool, worst: float) -> None:
         """A trial has ended: an `own` one of this run, or another."""
 
+    def correct(self, trial: Trial) -> None:
+        """A trial was run again and came to another score."""
+
     def middle(self) -> Array | None:
         """The point whose region the run is in; None lets the bounds choose."""
 
@@ -104,6 +107,9 @@ class CmaSolver:
             if trial.state == "finished" and trial.score > self._best[0]:
                 self._best = (trial.score, self._run.generation)
             self._run.tell(trial.notes, trial.score if trial.state == "finished" else math.nan, worst)
+
+    def correct(self, trial: Trial) -> None:
+        self._run.correct(trial.notes or {}, trial.score)
 
     def middle(self) -> Array | None:
         return self._run.middle()
@@ -185,6 +191,10 @@ class TurboSolver:
         elif own or trial.number in self._members:
             self._trust.add(trial)
 
+    def correct(self, trial: Trial) -> None:
+        if trial in self._trust.history:
+            self._trust.add(trial)
+
     def middle(self) -> Array | None:
         return self._trust.centre() if self._trust.usable else None
 
@@ -231,6 +241,9 @@ class GpSolver:
 
     def learn(self, trial: Trial, own: bool, worst: float) -> None:
         """The samples are those of the searcher."""
+
+    def correct(self, trial: Trial) -> None:
+        """And so are their scores."""
 
     def middle(self) -> Array | None:
         return None

@@ -30,6 +30,9 @@ class TrialArrays:
     def __len__(self) -> int:
         return len(self._trials)
 
+    def __contains__(self, trial: Trial) -> bool:
+        return trial.number in self._row_of
+
     def add(self, trial: Trial) -> int:
         """Take over an ended trial, or its new score; its row."""
         row = self._row_of.get(trial.number)

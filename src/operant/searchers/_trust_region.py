@@ -35,11 +35,15 @@ class TrustRegion:
         self._length = _FIRST
         self._successes = 0
         self._failures = 0
-        self.best = -np.inf
 
     @property
     def over(self) -> bool:
         return self._length < _SMALLEST
+
+    @property
+    def best(self) -> float:
+        scores = self.history.scores
+        return float(np.nanmax(scores)) if np.isfinite(scores).any() else -np.inf
 
     @property
     def usable(self) -> bool:
@@ -55,15 +59,14 @@ class TrustRegion:
         self._surrogate.recall(fit)
 
     def add(self, trial: Trial) -> None:
-        """Take over a trial that was no step of this region, as those that it begins with."""
+        """Take over a trial that was no step of this region, as those that it begins with, or its new score."""
         self.history.add(trial)
-        if trial.state == "finished":
-            self.best = max(self.best, trial.score)
 
     def tell(self, trial: Trial) -> None:
         """Learn what came of a step: three successes in a row double the box, many failures halve it."""
+        best = self.best
         better = trial.state == "finished" and (
-            not np.isfinite(self.best) or trial.score / 2 > self.best / 2 + _IMPROVEMENT * abs(self.best) / 2
+            not np.isfinite(best) or trial.score / 2 > best / 2 + _IMPROVEMENT * abs(best) / 2
         )
         self.add(trial)
         self._successes, self._failures = (self._successes + 1, 0) if better else (0, self._failures + 1)

@@ -77,6 +77,8 @@ class Trial:
     score: float = math.nan
     # Scores by seed, where there are several.
     by_seed: dict[int | None, float] | None = None
+    # How often a searcher has learnt of it: more than once where a job of it was run again.
+    told: int = 0
 
 
 class NotReady(RuntimeError):
@@ -352,6 +354,7 @@ class BaseSearcher:
             # A seed that failed does not undo what other seeds have shown.
             if trial.state == "pending":
                 trial.state = "failed"
+                trial.told += 1
                 self._learn(trial)
             return
         if trial.by_seed is None:
@@ -369,6 +372,7 @@ class BaseSearcher:
             self._best = trial
         if type(self)._propose is BaseSearcher._propose:
             self._results[self._result_key(trial)] = self.reward(trial)
+        trial.told += 1
         self._learn(trial)
 
     def _score(self, observation: Observation) -> float:

@@ -116,9 +116,12 @@ class CmaEsSearcher(BaseSearcher):
         self._steps.learn(trial)
         if self._known is not None:
             self._known.add(trial)
+        notes = trial.notes
+        if trial.told > 1:
+            self._run.correct(notes or {}, trial.score)
+            return
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)
-        notes = trial.notes
         if notes is None or "aside" in notes or notes["restart"] != self._restarts:
             return
         self._this_run += 1

@@ -136,6 +136,7 @@ class LamctsSearcher(BaseSearcher):
         self._run: RegionSolver | None = None
         # The region in which the run proposes, and how many ended trials its partition was made from.
         self._region: Region | None = None
+        self._path = ""
         self._seen_rows = 0
 
     # -- proposals -------------------------------------------------------------------------------------------
@@ -180,13 +181,13 @@ class LamctsSearcher(BaseSearcher):
         if not self.partition:
             return None
         rows = len(self._history)
-        due = not self._seen_rows or rows >= self._seen_rows + max(run.patience, rows // 20)
-        if due:
+        if not self._seen_rows or rows >= self._seen_rows + max(run.patience, rows // 20):
             self._seen_rows = rows
-        if due or self._region is None:
-            partition = self._partition(self._seen_rows)
-            middle = run.middle()
+            partition, middle = self._partition(rows), run.middle()
             self._region = partition.walk(self.Cp) if middle is None else partition.follow(middle)
+        elif self._region is None:  # the search was restored, or a score has changed
+            self._region = self._partition(self._seen_rows).leaf(self._path)
+        self._path = self._region.path
         return self._region
 
     def _partition(self, rows: int) -> Partition:
@@ -312,14 +313,16 @@ class LamctsSearcher(BaseSearcher):
             else:  # a record in which the run's beginning was not noted
                 self._number, self._run = notes["run"], None
         if notes["run"] == self._number and self._run is not None:
-            self._seen_rows = notes["seen"]
+            self._seen_rows, self._path = notes["seen"], notes["path"]
             self._run.remember(notes)
 
     def _learn(self, trial: Trial) -> None:
-        known = len(self._history)
         self._history.add(trial)
         self._steps.learn(trial)
-        if len(self._history) == known:
+        if trial.told > 1:
+            self._region = None  # its partition follows the scores, as that of a restored search does
+            if self._run is not None:
+                self._run.correct(trial)
             return
         if trial.state == "finished":
             self._worst = min(self._worst, trial.score)

@@ -97,7 +97,7 @@ class TurboSearcher(BaseSearcher):
         notes = trial.notes
         if notes is None or notes["run"] != self._number:
             return
-        if "first" in notes:
+        if "first" in notes or trial.told > 1:
             self._region.add(trial)
             return
         self._region.tell(trial)
