@@ -2,8 +2,8 @@
 
 Which library does which part was measured (one core, batches of 40 to 256): numpy's tanh is six times faster than
 torch's; torch's relu and what it does with a row or a column for a whole matrix are faster than numpy's; products are
-faster in numpy (by a tenth; nearly twice as fast on AMD's processors with AVX-512, which torch's MKL leaves unused), and
-a row of ones times the gradient is the fastest way to sum it.
+faster in numpy (twice as fast on AMD's processors with AVX-512, which torch's MKL leaves unused, a little elsewhere);
+and a row of ones times the gradient is the fastest way to sum it.
 """
 
 from __future__ import annotations
