@@ -34,6 +34,12 @@ def test_the_table_counts_misses_as_never_reached():
     assert table(missed, "swimmer").splitlines()[2] == "| lamcts | 3 | 1 | not reached | not reached | 301 |"
 
 
+def test_a_search_that_has_ended_is_told_with_its_threshold(tmp_path, capsys):
+    arguments = ["bench", "search", "--func", "swimmer", "--searchers", "random", "--seeds", "1", "--samples", "1"]
+    assert main([*arguments, "--out", str(tmp_path)]) == 0
+    assert ", 325 not reached\n" in capsys.readouterr().out
+
+
 def test_curves_have_median_and_quartiles_over_samples_and_over_episodes():
     over_samples, over_episodes = charts([outcome(0, 50), outcome(1, None), outcome(2, 60)], "swimmer")
     band, line, threshold = over_samples.marks
@@ -54,7 +60,9 @@ def test_lamcts_has_gmls_settings_and_all_start_alike():
 def test_the_command_writes_table_and_results(tmp_path, capsys):
     arguments = ["bench", "search", "--func", "levy", "--dims", "2", "--searchers", "random", "--seeds", "2"]
     assert main([*arguments, "--samples", "3", "--out", str(tmp_path)]) == 0
-    assert "| random | 2 | - |" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "| searcher | seeds | best (median) |" in told and "| random | 2 | -" in told
+    assert "reached" not in told  # a formula has no threshold
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".jsonl", ".md", ".png"]
 
 

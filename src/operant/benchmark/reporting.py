@@ -14,7 +14,7 @@ from typing import Any
 
 from operant._util.pools import spawn_pool
 from operant.benchmark.comparing import Outcome, run_search
-from operant.benchmark.functions import MUJOCO, THRESHOLDS, make_function
+from operant.benchmark.functions import THRESHOLDS, make_function
 from operant.errors import UsageError, unknown
 from operant.plotting.charts import GREY, SERIES, Axis, Band, Chart, Line, Mark
 
@@ -106,20 +106,22 @@ def read_outcomes(file: Path) -> list[Outcome]:
 
 
 def table(outcomes: Sequence[Outcome], func: str) -> str:
-    """Markdown: how many reached the threshold, after how many samples and episodes (median), and the best value."""
-    lines = [
-        "| searcher | seeds | reached | samples (median) | episodes with confirming (median) | best (median) |",
-        "|---|---|---|---|---|---|",
-    ]
+    """Markdown: the best value (median); before it, of a function with a threshold, how many reached that, after how
+    many samples and episodes (medians).
+    """
+    aimed = func in THRESHOLDS
+    columns = ["reached", "samples (median)", "episodes with confirming (median)"] if aimed else []
+    rows = [["searcher", "seeds", *columns, "best (median)"]]
+    rows.append(["---"] * len(rows[0]))
     for name in dict.fromkeys(one.searcher for one in outcomes):
         own = [one for one in outcomes if one.searcher == name]
-        hits = [one for one in own if one.hit is not None]
-        samples = _median([math.inf if one.hit is None else one.hit for one in own])
-        episodes = _median([math.inf if one.hit is None else one.episodes for one in own])
-        best = statistics.median(one.best for one in own)
-        reached = f"{len(hits)}" if func in MUJOCO else "-"
-        lines.append(f"| {name} | {len(own)} | {reached} | {samples} | {episodes} | {best:.6g} |")
-    return "\n".join(lines)
+        reached = []
+        if aimed:
+            samples = _median([math.inf if one.hit is None else one.hit for one in own])
+            episodes = _median([math.inf if one.hit is None else one.episodes for one in own])
+            reached = [str(sum(one.hit is not None for one in own)), samples, episodes]
+        rows.append([name, str(len(own)), *reached, f"{statistics.median(one.best for one in own):.6g}"])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _median(values: Sequence[float]) -> str:

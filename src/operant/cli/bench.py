@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from operant.errors import ConfigError, MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from operant.benchmark import Outcome
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +53,7 @@ def run(args: argparse.Namespace) -> int:
         folder / f"{name}.jsonl",
         dims=args.dims,
         workers=args.workers,
-        told=lambda one: print(
-            f"{one.searcher} seed {one.seed}: best {one.best:.6g}, reached at {one.hit}", flush=True
-        ),
+        told=lambda one: print(_told(one), flush=True),
     )
     text = table(outcomes, args.func)
     (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
@@ -63,3 +65,17 @@ def run(args: argparse.Namespace) -> int:
     except MissingExtraError as error:
         print(error)
     return 0
+
+
+def _told(one: Outcome) -> str:
+    from operant.benchmark import THRESHOLDS
+
+    found = f"{one.searcher} seed {one.seed}: best {one.best:.6g}"
+    if one.function not in THRESHOLDS:
+        return found
+    threshold = f"{THRESHOLDS[one.function]:g}"
+    return (
+        f"{found}, {threshold} not reached"
+        if one.hit is None
+        else f"{found}, {threshold} reached after {one.hit} samples"
+    )
