@@ -234,7 +234,9 @@ class BaseSearcher:
         return None
 
     def _learn(self, trial: Trial) -> None:
-        """Called once when a trial ends, in the order of observation, and again if its score changes."""
+        """Called once when a trial ends, in the order of observation, and again (`trial.told` counts) if its score
+        changes.
+        """
 
     def rng(self, number: int) -> np.random.Generator:
         """The random numbers of proposal `number`."""
