@@ -112,6 +112,19 @@ def test_hedging_comes_to_prefer_what_did_well():
     assert any(gain != 0 for gain in searcher._gains.values())
 
 
+def test_a_proposal_that_was_run_again_earns_its_function_once():
+    searcher = build("SkoptSearcher", BOX, acq_func="gp_hedge")
+    run(searcher, 30)
+    number = next(trial.number for trial in searcher.trials.values() if "acq_func" in (trial.notes or {}))
+    function = searcher.trials[number].notes["acq_func"]
+    before = searcher._gains[function]
+    gained = searcher._gained[number]
+    for attempt in (2, 3):
+        searcher.observe(Observation(number, attempt=attempt, values={"acc": 500.0}))
+    worst = -1.0  # none is worse: it beats no result, and its function has lost what it had gained by it
+    assert searcher._gains[function] == pytest.approx(before - gained + worst)
+
+
 def test_dummy_is_random_search():
     searcher = build("SkoptSearcher", BOX, base_estimator="dummy")
     run(searcher, 20)

@@ -62,6 +62,27 @@ def test_steps_in_branches_are_every_second_proposal_and_only_where_there_are_co
     assert np.histogram(narrow, bins=4, range=(0, 1))[0].min() > 10
 
 
+def test_a_trial_that_was_run_again_is_one_result_of_its_branch():
+    """Four results are too few to step from; of the fifth's best it steps from what is now the best."""
+    steps, rng = BranchSteps(build_space(ARGS)), np.random.default_rng(0)
+    trials = [Trial(i, {"kind": "wide", "u": 0.1 + 0.2 * i}, state="finished", score=float(i)) for i in range(5)]
+    for trial in [*trials[:4], *trials[:4]]:
+        steps.learn(trial)
+    assert near(steps, rng, 0.7) < 0.3
+    steps.learn(trials[4])
+    assert near(steps, rng, 0.9) > 0.4
+    trials[4].score = -1.0
+    steps.learn(trials[4])
+    assert near(steps, rng, 0.7) > 0.4
+
+
+def near(steps, rng, place):
+    """How often a step in the wide branch is near a place."""
+    made = [steps.propose(rng) for _ in range(800)]
+    wide = [one["u"] for one in made if one is not None and one["kind"] == "wide"]
+    return np.mean(np.abs(np.array(wide) - place) < 0.08)
+
+
 def test_a_branch_is_its_arguments_and_the_choices_that_conditions_ask_about():
     args = [
         {"type": "Categorical", "name": "kind", "data": ["a", "b", "c"]},

@@ -63,6 +63,7 @@ def test_a_run_of_cma_es_around_the_best_of_a_trust_region_is_taken_over():
         {"type": "CmaEsSearcher", "surrogate": False},
         {"type": "TurboSearcher"},
         {"type": "GpSearcher", "n_candidates": 50, "n_starts": 1},
+        {"type": "SkoptSearcher", "acq_optimizer_kwargs": {"n_points": 50, "n_restarts_optimizer": 1}},
         *({"type": "LamctsSearcher", "ninits": 10, "leaf_size": 8, "solver": one} for one in ("cmaes", "turbo", "gp")),
     ],
     ids=lambda one: one["type"] + str(one.get("solver", one.get("surrogate", ""))),

@@ -6,8 +6,6 @@ places, and of the others only that they were mostly bad. So a branch is chosen 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from operant.searchers.base_searcher import Trial
@@ -66,17 +64,13 @@ class BranchSteps:
     def __init__(self, space: Container) -> None:
         self._space = space
         self._branches = Branches(space) if space.layout.conditional else None
-        # How many results each branch has, and its best with its configuration.
-        self._known: dict[bytes, tuple[int, float, Config]] = {}
+        # The results of each branch by number, whose scores change where a trial is run again.
+        self._known: dict[bytes, dict[int, Trial]] = {}
 
     def learn(self, trial: Trial) -> None:
         """A trial has ended, whoever proposed it."""
-        if self._branches is None or trial.state != "finished":
-            return
-        key = self._branches.key(trial.config)
-        count, best, config = self._known.get(key, (0, -math.inf, trial.config))
-        better = trial.score > best
-        self._known[key] = (count + 1, trial.score, trial.config) if better else (count + 1, best, config)
+        if self._branches is not None and trial.state == "finished":
+            self._known.setdefault(self._branches.key(trial.config), {})[trial.number] = trial
 
     def propose(self, rng: np.random.Generator) -> Config | None:
         """A configuration, or None when it is the searcher's own turn."""
@@ -84,10 +78,11 @@ class BranchSteps:
             return None
         anywhere = self._space.sample(rng)
         key = self._branches.key(anywhere)
-        count, _, config = self._known.get(key, (0, 0.0, anywhere))
-        if count < _FIRST or rng.random() < 0.5:
+        known = self._known.get(key, {})
+        if len(known) < _FIRST or rng.random() < 0.5:
             return anywhere
-        point, random = self._space.encode(config), self._space.encode(anywhere)
+        best = max(known.values(), key=lambda trial: trial.score)
+        point, random = self._space.encode(best.config), self._space.encode(anywhere)
         scale = 10.0 ** rng.uniform(-2, -0.5)
         moved = np.clip(point + scale * rng.standard_normal(len(point)), 0.0, 1.0)
         # A category has no neighbours: now and then another one. Those that make the branch are the same in both.

@@ -99,6 +99,7 @@ class SkoptSearcher(BaseSearcher):
         self._explorer = BranchExplorer(self.space, self._history, self._maximiser)
         # For gp_hedge: how well the proposals of each function did, as sums of ranks between -1 and 1.
         self._gains = dict.fromkeys(_HEDGED, 0.0)
+        self._gained: dict[int, float] = {}  # by each trial, whose score changes where it is run again
 
     def _read_function_options(self, options: Mapping[str, Any]) -> None:
         _check_keys(options, "acq_func_kwargs", ("xi", "kappa"))
@@ -124,7 +125,9 @@ class SkoptSearcher(BaseSearcher):
             # The part of all results that this one beat: the same for any scale of rewards.
             scores = self._history.scores
             beaten = float((scores < trial.score).mean()) if trial.state == "finished" else 0.0
-            self._gains[function] += 2 * beaten - 1
+            gain = 2 * beaten - 1
+            self._gains[function] += gain - self._gained.get(trial.number, 0.0)
+            self._gained[trial.number] = gain
 
     def _propose(self, number: int) -> Proposal | None:
         if self.exhausted:
