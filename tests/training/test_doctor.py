@@ -9,7 +9,7 @@ import pytest
 
 from operant.algorithms import DivergedError
 from operant.tracking import Run
-from operant.training import CheckpointStore, train
+from operant.training import CheckpointStore, load_config, train
 from operant.training.doctor import Doctor, thread_warning
 
 
@@ -53,6 +53,15 @@ def test_threads_that_fight_are_told(monkeypatch):
     monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
     assert "OMP_NUM_THREADS=1" in (thread_warning(8) or "")
     assert thread_warning(1) is None
+
+
+def test_a_training_that_ends_before_it_learns_is_told(root):
+    short = {"name": "pendulum-sac", "total_steps": 100, "evaluation": {"episodes": 1}}
+    told = train({**load_config("pendulum-sac").to_mapping(), **short}, root=root).warnings
+    assert told == (
+        "learning begins after 100 steps and the training ends after 100: nothing will be learnt. A smaller "
+        "algorithm.learning_starts or a larger total_steps helps",
+    )
 
 
 def poison_at(step):

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from operant.algorithms import DataSpec
+
 
 class Doctor:
     """Looks at each point of the log; says each thing once.
@@ -88,5 +90,15 @@ def thread_warning(threads: int) -> str | None:
         return (
             f"torch uses {threads} threads while {load:.0f} programs want the {cores} cores: small networks lose up to "
             "forty times by that. OMP_NUM_THREADS=1 helps"
+        )
+    return None
+
+
+def unlearnt_warning(data: DataSpec, total_steps: int) -> str | None:
+    """Whether a training ends before its first round of learning."""
+    if data.source == "replay" and data.starts >= total_steps:
+        return (
+            f"learning begins after {data.starts:,} steps and the training ends after {total_steps:,}: nothing will be "
+            "learnt. A smaller algorithm.learning_starts or a larger total_steps helps"
         )
     return None

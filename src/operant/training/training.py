@@ -26,7 +26,7 @@ from operant.training.arithmetic import quick_arithmetic
 from operant.training.checkpoints import CheckpointStore, write_weights
 from operant.training.collecting import Collector
 from operant.training.config import TrainConfig
-from operant.training.doctor import Doctor, thread_warning
+from operant.training.doctor import Doctor, thread_warning, unlearnt_warning
 from operant.training.evaluating import Evaluation, evaluate, film
 from operant.training.interrupts import Interrupts, resume_command
 from operant.training.making import counting_alike, drawable, make_algorithm
@@ -376,9 +376,12 @@ class Training:
         if unnamed:
             self.say(f"this run cannot be resumed: {unnamed}")
             self.writer.add_tags("not-resumable")
-        crowded = thread_warning(torch.get_num_threads())
-        if crowded:
-            self._warn(crowded)
+        for sentence in (
+            thread_warning(torch.get_num_threads()),
+            unlearnt_warning(self.algorithm.data, self.config.total_steps),
+        ):
+            if sentence:
+                self._warn(sentence)
 
     def say(self, sentence: str, waits: bool = False) -> None:
         """Into the log of the run, and to who looks on; what it waits for is written where nobody does."""
