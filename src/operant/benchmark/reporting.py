@@ -25,6 +25,7 @@ _LAMCTS: dict[str, dict[str, Any]] = {
 }
 _VARIANTS: dict[str, dict[str, Any]] = {
     "lamcts-no-tree": {"partition": False},
+    "lamcts-gp": {"solver": "gp"},
     "lamcts-turbo": {"solver": "turbo"},
     "lamcts-turbo-no-tree": {"solver": "turbo", "partition": False},
 }
