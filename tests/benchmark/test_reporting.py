@@ -42,7 +42,7 @@ def killed(*arguments):
 
 def test_a_worker_that_was_killed_is_told_in_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("operant.benchmark.reporting._search", killed)
-    with pytest.raises(OperantError, match="was killed.*ackley.jsonl keeps what had ended"):
+    with pytest.raises(OperantError, match=r"was killed.*ackley\.jsonl keeps what had ended"):
         compare("ackley", {"random": {"type": "RandomSearcher"}}, [1], 4, tmp_path / "ackley.jsonl", dims=3)
 
 
