@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
+import os
+import signal
+from dataclasses import asdict, replace
+
 import pytest
 
 from operant.benchmark.comparing import Outcome
 from operant.benchmark.reporting import charts, compare, read_outcomes, searcher_options, table
 from operant.cli import main
-from operant.errors import UsageError
+from operant.errors import OperantError, UsageError
 
 
 def test_a_comparison_goes_on_where_it_was(tmp_path):
@@ -20,6 +25,25 @@ def test_a_comparison_goes_on_where_it_was(tmp_path):
     assert [(one.seed, one.best) for one in again] == [(one.seed, one.best) for one in first]
     assert len(told) == 3
     assert len(read_outcomes(file)) == 2  # what came after the line that was cut off is no part of it
+
+
+def test_damaged_lines_count_as_not_there(tmp_path):
+    file = tmp_path / "swimmer.jsonl"
+    sound = asdict(outcome(0, 50))
+    damaged = [{"best": "x"}, {"seed": 1.5}, {"rises": None}, {"rises": [[1, "x"]]}, {"samples": 1}, {"hit": "no"}]
+    lines = [json.dumps({**sound, **one}).encode() for one in damaged]
+    file.write_bytes(b"\n".join([b"\xff\xfe\x00", b"[1]", b"null", *lines, json.dumps(sound).encode(), b""]))
+    assert read_outcomes(file) == [replace(outcome(0, 50), rises=[[1, 1.0], [2, 2.0]])]
+
+
+def killed(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_was_killed_is_told_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("operant.benchmark.reporting._search", killed)
+    with pytest.raises(OperantError, match=r"was killed.*ackley\.jsonl keeps what had ended"):
+        compare("ackley", {"random": {"type": "RandomSearcher"}}, [1], 4, tmp_path / "ackley.jsonl", dims=3)
 
 
 def outcome(seed, hit, **more):

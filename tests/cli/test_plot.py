@@ -156,6 +156,7 @@ def test_a_search_without_results_is_drawn_too(tmp_path: Path, monkeypatch: pyte
 
 def test_the_regions_of_a_tree_lie_below_one_another(tmp_path: Path, search: Path) -> None:
     assert charts_of_search(search, ["tree"]) == []  # its searcher has none
+    assert main(["plot", "s", "--out", "tree.svg", "--kind", "tree"]) == 1 and not Path("tree.svg").exists()
     args = [{"type": "Real", "name": name, "data": [0.0, 1.0]} for name in "ab"]
     points = [(n % 7 / 7, n % 11 / 11) for n in range(60)]
     trials = [

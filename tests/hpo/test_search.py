@@ -286,6 +286,12 @@ def test_no_first_steps_at_all(kind: str) -> None:
     assert search.run().result > 0 and len(search.history) == 5
 
 
+def test_first_steps_of_searchers_that_call_them_otherwise(tmp_path: Path) -> None:
+    search = hpo(lambda c: c["a"]).search("LamctsSearcher", silent=True).spaces({"a": uniform(0, 1)}).maximize(R)
+    search.init_steps(4).max_steps(6).seed(0).name("lamcts").run()
+    assert "ninits: 4" in next(Path(".operant/searches/lamcts").glob("search.yaml")).read_text()
+
+
 def test_skipped_trials_are_not_tried_again() -> None:
     calls: list[int] = []
 

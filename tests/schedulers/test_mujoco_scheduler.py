@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from operant.benchmark import make_function
+from operant.cli.search_scripts import ctl_main, init_main, run_main
 from operant.errors import ConfigError, UsageError
 from operant.schedulers.mujoco_scheduler import MujocoJob, MujocoScheduler
 from operant.schedulers.naive_scheduler import NaiveScheduler
@@ -95,10 +97,108 @@ def test_a_reward_at_the_threshold_is_measured_again_and_what_that_cost_is_count
 
 
 def test_max_reward_ends_the_search_and_the_episodes_are_told(tmp_path):
+    pytest.importorskip("mujoco")
+    view = Notes()
+    settings = config(16, func_type="swimmer", rules={"max_reward": -1000.0}, rollouts=2)
+    scheduler = MujocoScheduler(tmp_path / "s", settings, view=view)
+    assert scheduler.run().tries == 1
+    assert view.told[-1] == "22 episodes, of them 20 to confirm rewards at `max_reward`"
+
+
+def test_a_formula_is_not_random_so_confirming_costs_nothing(tmp_path):
     view = Notes()
     scheduler = MujocoScheduler(tmp_path / "s", config(rules={"max_reward": -1000.0}), view=view)
     assert scheduler.run().tries == 1
-    assert view.told[-1] == "21 episodes, of them 20 to confirm rewards at `max_reward`"
+    assert view.told[-1] == "1 episodes, of them 0 to confirm rewards at `max_reward`"
+
+
+def test_a_search_does_not_go_on_with_another_function(tmp_path):
+    MujocoScheduler(tmp_path / "s", config()).run()
+    assert "func_type: ackley" in (tmp_path / "s" / "search.yaml").read_text()
+    with pytest.raises(UsageError, match=r"another configuration \(scheduler.func_type\)"):
+        MujocoScheduler(tmp_path / "s", config(func_type="levy"), resume=True).run()
+    assert MujocoScheduler(tmp_path / "s", config(), resume=True).run().tries == 6
+
+
+@pytest.mark.parametrize("template", ["", None])
+def test_an_empty_template_may_be_left_empty(tmp_path, template):
+    settings = config()
+    settings["task"]["template"] = template
+    assert MujocoScheduler(tmp_path / "s", settings).run().tries == 6
+
+
+def test_a_template_that_is_not_used_is_told(tmp_path):
+    view, settings = Notes(), config()
+    settings["task"]["template"] = "python train.py {a0}"
+    MujocoScheduler(tmp_path / "s", settings, view=view).run()
+    assert "a benchmark starts no program: the template is not used" in view.told
+
+
+REAL = {"type": "Real", "name": "b", "data": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("search_args", "why"),
+    [
+        (
+            [REAL, {"type": "Categorical", "name": "a", "data": ["x", 1]}],
+            r"search_args\[1\].* 'a' has values that are no",
+        ),
+        (
+            [{"type": "Categorical", "name": "a", "data": [0, 1]}, {**REAL, "when": {"a": 1}}],
+            r"search_args\[1\].* 'b' is there under a condition",
+        ),
+        ([{"type": "Nested", "data": [{"a": 0, "b": 1}, {"a": 1, "b": 2}]}], r"search_args\[0\].* has rows"),
+    ],
+)
+def test_each_argument_is_one_number(tmp_path, search_args, why):
+    settings = config()
+    settings["task"]["search_args"] = search_args
+    with pytest.raises(ConfigError, match=why):
+        MujocoScheduler(tmp_path / "s", settings)
+
+
+def test_categories_that_are_numbers_are_coordinates(tmp_path):
+    settings = config()
+    settings["task"]["search_args"] = [REAL, {"type": "Categorical", "name": "a", "data": [0, 0.5, 1]}]
+    assert MujocoScheduler(tmp_path / "s", settings).run().tries == 6
+
+
+@pytest.mark.parametrize("place", [(), ("scheduler",)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("seeds", [1, 2]), ("final_check", {"seeds": 3}), ("site", {"type": "slurm"})]
+)
+def test_what_is_said_of_jobs_is_refused(tmp_path, place, key, value):
+    settings = config()
+    (settings["scheduler"] if place else settings)[key] = value
+    with pytest.raises(ConfigError, match="a benchmark") as caught:
+        MujocoScheduler(tmp_path / "s", settings)
+    assert caught.value.path == (*place, key)
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "text"])
+def test_a_file_that_describes_no_search_is_told(tmp_path, text):
+    file = tmp_path / "search.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="a search is described by a mapping"):
+        MujocoScheduler(tmp_path / "s", file)
+
+
+def test_options_for_programs_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_main(["-t", "s", "search.yaml", "--benchmark", "--site", "slurm"]) == 1
+    assert (
+        capsys.readouterr().err == "search-run: --site and --symlinks are for programs, and --benchmark starts none\n"
+    )
+
+
+def test_restart_goes_on_with_a_benchmark(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("search.yaml").write_text(json.dumps(config()))
+    assert init_main([]) == 0
+    assert run_main(["-t", "s", "search.yaml", "--benchmark"]) == 0
+    assert ctl_main(["restart", "-t", "s"]) == 0
+    assert "goes on in the background" in capsys.readouterr().out
 
 
 def test_mistakes_have_their_line(tmp_path):
@@ -125,13 +225,14 @@ def test_the_example_files_can_be_run(tmp_path, file):
 
 
 def test_the_tree_is_the_same_from_the_journal(tmp_path):
-    settings = config(searcher="LamctsSearcher", rules={"max_tries": 50})
+    settings = config(searcher="LamctsSearcher", rules={"max_tries": 50}, filter_criterion="a0 > 0.8")
     settings["searcher"] |= {"ninits": 12, "leaf_size": 10}
     scheduler = MujocoScheduler(tmp_path / "s", settings)
     scheduler.run()
     text = region_tree(tmp_path / "s")
     assert text == scheduler.plan.searcher.tree()
-    assert text.startswith("root: region, 50 samples")
+    dropped = len(scheduler.scheduler.state.proposals) - 50
+    assert dropped > 0 and text.startswith(f"root: region, {50 + dropped} samples")
 
 
 def test_a_search_without_a_tree_says_so(tmp_path):

@@ -109,6 +109,15 @@ def test_the_tree_can_be_read():
     assert sum(int(line.split(": leaf, ")[1].split()[0]) for line in lines if ": leaf, " in line) == 60
 
 
+def test_the_tree_has_the_rewards_that_the_user_knows():
+    up, down = build(), build(optimize_mode="minimize")
+    run(up, 40)
+    run(down, 40, lambda config: -value(config))
+    assert (
+        ", mean -" in up.tree() and up.tree().replace("mean -", "mean ").splitlines()[0] == down.tree().splitlines()[0]
+    )
+
+
 def test_mistakes_are_named():
     with pytest.raises(ConfigError, match="`dims` is 16, but there are 4 search args"):
         build(dims=16)

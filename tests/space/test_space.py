@@ -341,3 +341,21 @@ def test_a_continuous_argument_that_is_never_active_is_not_counted():
     many = {f"s{i}": Categorical(True, False) for i in range(25)}
     conditions = {f"x{i}": Real(0, 1, when={f"s{i}": True}) for i in range(25)}
     assert Dict({**many, **conditions}).size == math.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "options", "message"),
+    [
+        ("Real", [-1e308, 1e308], {}, "the range is too wide"),
+        ("Int", [0, 10**400], {}, "both ends must be finite numbers"),
+        ("Int", [0, 10**20], {}, "the range is too wide"),
+        ("Int", [1, 9], {"step": float("nan")}, "an Int needs whole numbers"),
+    ],
+)
+def test_ranges_in_which_nothing_could_be_drawn_are_refused(kind, data, options, message):
+    with pytest.raises(ConfigError, match=message):
+        build_space([{"type": kind, "name": "x", "data": data, **options}])
+
+
+def test_whole_numbers_beyond_those_of_floats_are_whole():
+    assert build_space([{"type": "Int", "name": "x", "data": [2**53 + 1, 2**53 + 3]}]).data[0] == {"x": 2**53 + 1}

@@ -83,7 +83,7 @@ def run_search(
         if threshold is not None and value >= threshold:
             outcome.checks += 1
             outcome.confirmed = confirm(function, point, [seed, number], confirm_rollouts)
-            outcome.confirming_episodes += confirm_rollouts
+            outcome.confirming_episodes += confirming_cost(function, confirm_rollouts)
             if outcome.confirmed >= threshold:
                 outcome.hit = number + 1
                 break
@@ -98,3 +98,8 @@ def confirm(function: Function, point: list[float], seed: list[int], rollouts: i
     if returns is None:
         return function(point, seed)
     return float(np.mean(returns(point, [*seed, _CONFIRMING], rollouts)))
+
+
+def confirming_cost(function: Function, rollouts: int) -> int:
+    """How many episodes `confirm` runs: of a formula, which has the same value each time, none."""
+    return rollouts if hasattr(function, "returns") else 0

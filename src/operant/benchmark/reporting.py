@@ -8,14 +8,16 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from operant._util.checks import is_number, is_whole
 from operant._util.pools import spawn_pool
 from operant.benchmark.comparing import Outcome, run_search
 from operant.benchmark.functions import THRESHOLDS, make_function
-from operant.errors import UsageError, unknown
+from operant.errors import OperantError, UsageError, unknown
 from operant.plotting.charts import GREY, SERIES, Axis, Band, Chart, Line, Mark
 
 # What GML's HPO sets for the two tasks that it has; for others the defaults.
@@ -82,7 +84,13 @@ def compare(
             for (name, seed), options in missing.items()
         ]
         for done in as_completed(running):
-            outcome = done.result()
+            try:
+                outcome = done.result()
+            except BrokenProcessPool:
+                raise OperantError(
+                    f"a process that searched was killed, perhaps because memory ran out; {file} keeps what had ended, "
+                    "and the same command goes on with it"
+                ) from None
             log.write(json.dumps(asdict(outcome)) + "\n")
             log.flush()
             known[outcome.searcher, outcome.seed] = outcome
@@ -96,14 +104,24 @@ def _search(name: str, options: Mapping[str, Any], func: str, dims: int, seed: i
 
 
 def read_outcomes(file: Path) -> list[Outcome]:
-    """Outcomes of a file; a last line that was cut off counts as not there."""
-    found = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-        try:
-            found.append(Outcome(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return found
+    """Outcomes of a file; a line that was cut off or damaged counts as not there."""
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    return [one for line in lines if (one := _outcome(line)) is not None]
+
+
+def _outcome(line: bytes) -> Outcome | None:
+    try:
+        one = Outcome(**json.loads(line))
+        places = [place for place, _ in one.rises]
+        values = [value for _, value in one.rises]
+    except (ValueError, TypeError):
+        return None
+    counts = [one.seed, one.samples, one.samples_asked, one.rollouts, one.confirming_episodes, *places]
+    counts += [] if one.hit is None else [one.hit]
+    whole = all(is_whole(count, 0) for count in counts) and all(map(is_number, [one.best, *values]))
+    # A curve is made from them.
+    in_order = whole and sorted({*places}) == places and all(1 <= place <= one.samples for place in places)
+    return one if in_order and isinstance(one.searcher, str) and isinstance(one.function, str) else None
 
 
 def table(outcomes: Sequence[Outcome], func: str) -> str:

@@ -61,7 +61,10 @@ def _charts(names: list[str], args: argparse.Namespace) -> tuple[str, list[Chart
         if len(names) > 1:
             raise UsageError("one search at a time, or runs alone: curves of several searches do not share their axes")
         folder = find_search(root, names[0])
-        return folder.name, _of_search(folder, kinds or list(_KINDS[:-1]), args)
+        charts = _of_search(folder, kinds or list(_KINDS[:-1]), args)
+        if not charts:
+            raise UsageError(f"the search {folder.name!r} has nothing to draw as {args.kind}")
+        return folder.name, charts
     if kinds and kinds != ["curves"]:
         raise UsageError(f"of runs there are curves only; {kinds[0]!r} is drawn of a search, and {names[0]!r} is none")
     try:

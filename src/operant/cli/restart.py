@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
         )
     command = [sys.executable, "-m", "operant.cli.search_scripts", "run", "--task", args.task, file, "--resume"]
     command += ["--symlinks", ",".join(origin.get("symlinks", []))] + (["--force"] if args.force else [])
+    command += ["--benchmark"] if origin.get("benchmark") else []
     log = folder / "restart.log"
     pid = _start_detached(command, source, log)
     deadline = time.monotonic() + 60

@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     from operant.tracking.places import check_run_id, find_root
 
     _use_own_environment()
+    if args.benchmark and (args.site or args.symlinks):
+        raise UsageError("--site and --symlinks are for programs, and --benchmark starts none")
     if "/" in check_run_id(args.task):
         raise UsageError(f"a search's name has no '/': {args.task!r}")
     root = find_root()

@@ -246,16 +246,26 @@ def _stops_already(recorded: Recorded | None, check: ResultCheck) -> bool:
 def _searcher_options(settings: Settings) -> dict[str, Any]:
     options = dict(settings.options)
     if settings.init_steps is not None:
-        options["n_initial_points"] = settings.init_steps
+        options[_first_steps_option(settings)] = settings.init_steps
     return options
+
+
+def _first_steps_option(settings: Settings) -> str:
+    """What the searcher calls its first steps."""
+    made = SEARCHERS.get(settings.searcher) if isinstance(settings.searcher, str) else settings.searcher
+    allowed, _, takes_any = accepted_arguments(made, skip=1)
+    for name in ("n_initial_points", "ninits"):
+        if name in allowed:
+            return name
+    if not takes_any:
+        raise UsageError(f"{settings.searcher_name} has no first steps to set: leave init_steps out")
+    return "n_initial_points"
 
 
 def _searcher(settings: Settings, shape: Shape, seed: int) -> BaseSearcher:
     made = SEARCHERS.get(settings.searcher) if isinstance(settings.searcher, str) else settings.searcher
     options = _searcher_options(settings)
     allowed, _, takes_any = accepted_arguments(made, skip=1)
-    if settings.init_steps is not None and "n_initial_points" not in allowed and not takes_any:
-        raise UsageError(f"{settings.searcher_name} has no first steps to set: leave init_steps out")
     check_arguments(made, options, f"option of {settings.searcher_name}", given=1)
     mode = "maximize" if settings.maximize else "minimize"
     common: dict[str, Any] = {"reward_attribute": settings.target, "optimize_mode": mode, "seed": seed}

@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from operant._util.checks import whole_number
+from operant._util.checks import is_number, whole_number
 from operant.benchmark import Function, make_function
-from operant.benchmark.comparing import confirm
-from operant.errors import ConfigError
+from operant.benchmark.comparing import confirm, confirming_cost
+from operant.errors import ArgumentError, ConfigError
 from operant.schedulers.engine.control import View
 from operant.schedulers.engine.scheduler import Outcome
 from operant.schedulers.job import Job
 from operant.schedulers.naive_scheduler import NaiveScheduler
+from operant.schedulers.planning.plan import SearchPlan
 from operant.sites import Site
 from operant.sites.function import check_scalars
 from operant.sites.processes import ProcessSite
-from operant.space import load_yaml_file
+from operant.space import Categorical, load_yaml_file, place_argument_error
 from operant.status import Status
 
 # What `scheduler` may say of the function besides what every search has, with its default.
@@ -61,7 +62,7 @@ class MujocoJob(Job):
         self.episodes = int(getattr(self._function, "rollouts", 1))
         if self._threshold is not None and self.reward >= self._threshold:
             self.reward = confirm(self._function, point, self._seed, self._confirm_rollouts)
-            self.confirming_episodes = self._confirm_rollouts
+            self.confirming_episodes = confirming_cost(self._function, self._confirm_rollouts)
             self.episodes += self.confirming_episodes
         self._status = Status.FINISHED
 
@@ -89,11 +90,17 @@ class MujocoScheduler(NaiveScheduler):
         view: View | None = None,
     ) -> None:
         file = None if isinstance(config, Mapping) else Path(config)
-        content, lines = (config, {}) if isinstance(config, Mapping) else load_yaml_file(Path(config))
+        given, lines = (config, {}) if isinstance(config, Mapping) else load_yaml_file(Path(config))
         try:
-            content, options = _split(content)
+            if not isinstance(given, Mapping):
+                raise ConfigError("a search is described by a mapping with `task`, `searcher` and `scheduler`")
+            content, options = _split(given)
             self._options = options
             super().__init__(workdir, content, resume=resume, force=force, function=self._sample, view=view)
+            # With the function, too: a search of one does not go on with another.
+            self.plan.config = {str(key): value for key, value in given.items()}
+            _refuse_jobs_settings(self.plan)
+            _check_arguments(self.plan)
             self._threshold = _threshold(content)
             whole_number(options["confirm_rollouts"], "confirm_rollouts", 1, ("scheduler", "confirm_rollouts"))
             rollouts = whole_number(options["rollouts"], "rollouts", 1, ("scheduler", "rollouts"))
@@ -102,6 +109,9 @@ class MujocoScheduler(NaiveScheduler):
                 raise ConfigError("a benchmark is maximised", ("searcher", "optimize_mode"))
         except ConfigError as error:
             raise (error if error.file or file is None else error.located(str(file), lines)) from error.__cause__
+        if self.plan.template.text:
+            self.plan.notes.append("a benchmark starts no program: the template is not used")
+        self.origin["benchmark"] = True
         if file is not None:
             self.plan.source = file.read_text(encoding="utf-8")
             self.origin["file"] = str(file.absolute())
@@ -137,13 +147,42 @@ class MujocoScheduler(NaiveScheduler):
         return {self.plan.rule.attribute: job.reward, **counts}
 
 
-def _split(config: Any) -> tuple[Any, dict[str, Any]]:
+def _split(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """What every search has, and what only a benchmark has."""
-    if not isinstance(config, Mapping) or not isinstance(config.get("scheduler"), Mapping):
+    if not isinstance(config.get("scheduler"), Mapping):
         return config, dict(_DEFAULTS)
     scheduler = dict(config["scheduler"])
     options = {name: scheduler.pop(name, default) for name, default in _DEFAULTS.items()}
     return {**config, "scheduler": scheduler}, options
+
+
+def _refuse_jobs_settings(plan: SearchPlan) -> None:
+    """What is said of programs, and would be left out in silence."""
+    scheduler = plan.config.get("scheduler") or {}
+    for key in ("seeds", "seed_reward", "racing", "final_check"):
+        for section, path in ((plan.config, (key,)), (scheduler, ("scheduler", key))):
+            if section.get(key) is not None:
+                raise ConfigError(f"a benchmark has no `{key}`: `rollouts` says how many episodes a sample has", path)
+    if plan.site.get("type") != "local":
+        place = ("site",) if plan.config.get("site") is not None else ("scheduler", "site")
+        raise ConfigError("a benchmark runs in processes of this machine (`parallel_size`), not on a site", place)
+
+
+def _check_arguments(plan: SearchPlan) -> None:
+    """A sample is a point with one number for each search arg."""
+    for argument in plan.space.layout.arguments:
+        if argument.when is not None:
+            wrong = "is there under a condition"
+        elif argument.row_names:
+            wrong = "has rows"
+        elif isinstance(argument.leaf, Categorical) and not all(map(is_number, argument.leaf.data)):
+            wrong = "has values that are no numbers"
+        else:
+            continue
+        error = ArgumentError(
+            f"each search arg of a benchmark is one number, but {argument.name!r} {wrong}", (argument.name,)
+        )
+        raise place_argument_error(error, plan.config["task"]["search_args"]).under("task", "search_args")
 
 
 def _threshold(config: Mapping[str, Any]) -> float | None:

@@ -79,7 +79,7 @@ class NaiveScheduler(BaseScheduler):
             self.plan = make_plan(config, folder=self.source, function=function is not None or site is not None)
         else:
             self.plan = load_plan(config, folder=self.source, where=where)
-        self.origin = {
+        self.origin: dict[str, Any] = {
             "file": None if isinstance(config, Mapping) else str(Path(config).absolute()),
             "source": str(self.source),
             "symlinks": [os.fspath(path) for path in self.symlink_paths],

@@ -198,12 +198,14 @@ def tree_nodes(partition: Partition, exploration: float, marked: str | None = No
     return nodes
 
 
-def tree_text(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """One line for each region: how many samples, their mean and bound; a star on the marked path."""
+def tree_text(nodes: Sequence[Mapping[str, Any]], sign: int = 1) -> str:
+    """One line for each region: how many samples, their mean and bound; a star on the marked path. With `sign` -1 the
+    user knows both with the other sign.
+    """
     lines = []
     for node in nodes:
         what = "leaf" if node["leaf"] else "region"
-        bound = "" if node["bound"] is None else f", bound {node['bound']:.6g}"
-        text = f"{node['path'] or 'root'}: {what}, {node['count']} samples, mean {node['mean']:.6g}{bound}"
+        bound = "" if node["bound"] is None else f", bound {sign * node['bound']:.6g}"
+        text = f"{node['path'] or 'root'}: {what}, {node['count']} samples, mean {sign * node['mean']:.6g}{bound}"
         lines.append("  " * len(node["path"]) + text + (" *" if node["marked"] else ""))
     return "\n".join(lines)

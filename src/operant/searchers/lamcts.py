@@ -336,10 +336,12 @@ class LamctsSearcher(BaseSearcher):
     def tree(self) -> str:
         """The partition of all samples so far as text; stars mark the region of the newest proposal."""
         nodes = self.tree_nodes()
-        return tree_text(nodes) if nodes else "there is no tree yet: fewer than two trials have ended"
+        if not nodes:
+            return "there is no tree yet: fewer than two trials have ended"
+        return tree_text(nodes, 1 if self.optimize_mode == "maximize" else -1)
 
     def tree_nodes(self) -> list[dict[str, Any]]:
-        """The regions of that tree as JSON; none while fewer than two trials have ended."""
+        """The regions of that tree as JSON, higher is better; none while fewer than two trials have ended."""
         if len(self._history) < 2:
             return []
         with one_thread():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, overload
@@ -237,6 +238,8 @@ class Int(Numeric):
         if self.step < 1:
             raise ConfigError(f"`step` must be at least 1, not {step}", ("step",))
         self.low, self.high, self.log = _whole(low, "data"), _whole(high, "data"), bool(log)
+        if self.high - self.low >= sys.maxsize:
+            raise ConfigError(f"the range is too wide: an Int has less than {sys.maxsize:,} values", ("data",))
         self._values = range(self.low, self.high + 1, self.step)
         self._count = len(self._values)
         self.high = self._values[-1]
@@ -268,6 +271,8 @@ class Real(Numeric):
         super().__init__(when)
         low, high = _ends(low, high)
         self.low, self.high, self.log = float(low), float(high), bool(log)
+        if not math.isfinite(self.high - self.low):
+            raise ConfigError("the range is too wide: its ends must be less than 1.8e308 apart", ("data",))
         self.step = None
         self._count = None
         if self.low == self.high:
@@ -380,7 +385,7 @@ def _ends(low: Any, high: Any) -> tuple[Any, Any]:
         low, high = low
     low, high = from_text(low), from_text(high)
     for end in (low, high):
-        if not is_number(end) or not math.isfinite(end):
+        if not is_number(end) or not abs(end) <= sys.float_info.max:
             raise ConfigError(f"both ends must be finite numbers, but one is {end!r}", ("data",))
     if low > high:
         raise ConfigError(f"the lower end {low} is above the upper end {high}", ("data",))
@@ -388,6 +393,6 @@ def _ends(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def _whole(value: Any, key: str) -> int:
-    if not is_number(value) or float(value) != int(value):
+    if not is_number(value) or not (isinstance(value, (int, np.integer)) or float(value).is_integer()):
         raise ConfigError(f"an Int needs whole numbers, but `{key}` has {value!r}; use Real for others", (key,))
     return int(value)

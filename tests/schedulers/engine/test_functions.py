@@ -279,3 +279,31 @@ def test_what_functions_reported_is_there_for_pictures_and_replays(tmp_path: Pat
     assert [[one["value"] for one in job.reports] for job in recording.curves] == [one["values"] for one in curves]
     for job in recording.curves:  # reports are told in whole milliseconds, and a call may take less than one
         assert search.state.jobs[job.id].started <= job.times[0]
+
+
+@pytest.mark.parametrize(
+    "searcher",
+    [
+        {"type": "CmaEsSearcher"},
+        {"type": "TurboSearcher"},
+        {"type": "GpSearcher", "n_candidates": 50, "n_starts": 1},
+        {"type": "LamctsSearcher", "ninits": 8, "leaf_size": 6},
+    ],
+    ids=lambda one: one["type"],
+)
+def test_a_searcher_that_is_restored_hears_of_dropped_proposals_where_it_heard_of_them(
+    tmp_path: Path, searcher: dict[str, Any]
+) -> None:
+    args = [{"type": "Real", "name": name, "data": [-5.0, 5.0]} for name in "ab"]
+
+    def search(name: str, tries: int, **options: Any) -> SearchState:
+        rules = {"filter_criterion": "a + b > 3", "stop_criterion": {"max_tries": tries}}
+        cfg = config(rules, {"seed": 3, **searcher}, search_args=args)
+        run(tmp_path / name, cfg, lambda setting: -((setting["a"] - 1) ** 2) - (setting["b"] - 1.9) ** 2, **options)
+        return read_state(tmp_path / name)[0]
+
+    whole = search("whole", 40)
+    search("parts", 28)
+    parts = search("parts", 40, resume=True, force=True)
+    assert any(one.filtered for one in whole.proposals.values())
+    assert [one.config for one in parts.proposals.values()] == [one.config for one in whole.proposals.values()]

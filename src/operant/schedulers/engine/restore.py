@@ -16,7 +16,6 @@ from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
 from operant.schedulers.planning.plan import SearchPlan
 from operant.schedulers.planning.rewards import JobReader
-from operant.searchers import Observation, Proposal
 from operant.sites import Event, Found, Site
 from operant.status import UNDER_WAY, USABLE, Status
 from operant.tracking.identity import process_identity
@@ -160,14 +159,9 @@ class Restore:
         state, searcher, space = self.state, self.plan.searcher, self.plan.space
         fitting = [one for one in state.proposals.values() if not self._changed_space or space.contains(one.config)]
         known = {one.number for one in fitting}
-        observations = [Observation(one.number, status=Status.FILTERED) for one in fitting if one.filtered]
-        last = {number: place for place, number in enumerate(state.observed)}
-        for place, number in enumerate(state.observed):
-            if last[number] != place or number in reopened or number not in known:
-                continue
-            record = state.proposals[number]
-            observations.append(Observation(number, None, 1, str(record.status), record.values))
-        proposals = [Proposal(one.number, one.config, one.budget, one.parent, one.notes) for one in fitting]
+        heard = [state.proposals[number] for number in state.heard if number in known and number not in reopened]
+        observations = [one.as_observation() for one in heard]
+        proposals = [one.as_proposal() for one in fitting]
         searcher.restore(observations, proposals)
         # Numbers are never given twice, also not those of proposals that a changed space no longer holds.
         searcher._next_number = max(searcher._next_number, max(state.proposals) + 1)

@@ -15,7 +15,7 @@ from operant.tracking.journal.lease import read_lease
 from operant.tracking.journal.trial_lines import SEVERAL, records_in, started_of, token_of
 
 if TYPE_CHECKING:
-    from operant.searchers import Proposal
+    from operant.searchers import Observation, Proposal
 
 _PENDING, _RUNNING, _FINISHED = Status.PENDING, Status.RUNNING, Status.FINISHED
 _NO_VALUES: Mapping[str, float] = {}
@@ -93,6 +93,13 @@ class ProposalRecord:
 
         return Proposal(self.number, self.config, self.budget, self.parent, self.notes)
 
+    def as_observation(self) -> Observation:
+        """What its searcher heard of it last."""
+        from operant.searchers import Observation
+
+        status = Status.FILTERED if self.filtered else str(self.status)
+        return Observation(self.number, None, 1, status, self.values)
+
     @property
     def settings(self) -> dict[str, Any]:
         """The configuration as its jobs got it: 64 where ``2 ** randint(4, 6)`` was searched as 6."""
@@ -142,12 +149,22 @@ class SearchState:
         """The proposal with the best reward over all its seeds; of equals the earliest."""
         self.damage = Damage()
         """What of the journal could not be read, or made no sense."""
-        self._dropped = 0
+        # How many results there were when a filter dropped a proposal, by its number.
+        self._dropped: dict[int, int] = {}
 
     @property
     def tries(self) -> int:
         """Proposals that no filter has dropped."""
-        return len(self.proposals) - self._dropped
+        return len(self.proposals) - len(self._dropped)
+
+    @property
+    def heard(self) -> list[int]:
+        """The proposals of which the searcher has heard, in that order: those with a result, where it is the last one,
+        and those that a filter dropped.
+        """
+        last = {number: (place, 1, number) for place, number in enumerate(self.observed)}
+        dropped = ((place, 0, number) for number, place in self._dropped.items())
+        return [number for _, _, number in sorted([*last.values(), *dropped])]
 
     def fold_all(self, records: Iterable[dict[str, Any]], damage: Damage | None = None) -> SearchState:
         """Take note of records, or of lines that stand for several.
@@ -203,8 +220,9 @@ class SearchState:
         self.proposals[number] = proposal
 
     def _fold_filtered(self, record: dict[str, Any]) -> None:
-        self.proposals[record["number"]].filtered = True
-        self._dropped += 1
+        number = record["number"]
+        self.proposals[number].filtered = True
+        self._dropped[number] = len(self.observed)
 
     def _fold_submitting(self, record: dict[str, Any]) -> None:
         attempt, token = record["attempt"], record["token"]

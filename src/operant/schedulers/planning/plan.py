@@ -272,7 +272,8 @@ def _known_keys(section: Mapping[str, Any], known: tuple[str, ...], what: str) -
     for key in section:
         if key not in known:
             if key == "func_type":
-                raise ConfigError("`func_type` is for benchmarks, which `search-run --benchmark` runs", (key,))
+                told = "`func_type` is for benchmarks, which `search-run --benchmark` runs, and stands in `scheduler`"
+                raise ConfigError(told, (key,))
             raise ConfigError(unknown(what, key, known), (str(key),))
 
 
@@ -320,7 +321,9 @@ def _check_scheduler_type(kind: Any) -> None:
 
 
 def _template(task: Mapping[str, Any], space: Dict, function: bool, notes: list[str], *, here: bool) -> Template:
-    text = task.get("template", "" if function else None)
+    text = task.get("template")
+    if text is None and function:
+        text = ""
     with _under("task"):
         if text is None:
             raise ConfigError("`template` is missing: the command that runs one job", ("template",))

@@ -29,7 +29,7 @@ def has_tree(state: SearchState) -> bool:
 
 def _restored(state: SearchState, name: str) -> LamctsSearcher:
     # Here: NumPy is slow to import, and the page and `operant plot` ask first whether there is a tree.
-    from operant.searchers import LamctsSearcher, Observation, build_searcher
+    from operant.searchers import LamctsSearcher, build_searcher
     from operant.space import build_space
 
     # A journal is data: it may say how the built-in searcher was set up, but name no other class.
@@ -39,10 +39,7 @@ def _restored(state: SearchState, name: str) -> LamctsSearcher:
     try:
         searcher = build_searcher(config["searcher"], build_space(config["task"]["search_args"]))
         assert isinstance(searcher, LamctsSearcher)
-        observations = [
-            Observation(number, status=str(state.proposals[number].status), values=state.proposals[number].values)
-            for number in dict.fromkeys(state.observed)
-        ]
+        observations = [state.proposals[number].as_observation() for number in state.heard]
         searcher.restore(observations, [one.as_proposal() for one in state.proposals.values()])
     except (KeyError, TypeError, ValueError, OperantError) as error:
         raise UsageError(f"the tree of the search {name!r} cannot be made from its journal: {error}") from error
