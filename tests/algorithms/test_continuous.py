@@ -367,6 +367,26 @@ def test_modules_of_ones_own_are_called_with_state_and_action():
     assert math.isfinite(metrics["policy_loss"]) and "actor.layer.weight" in agent.weights()
 
 
+SHARED_CRITIC = OwnCritic()
+
+
+@pytest.mark.parametrize("kind", [DDPG, TD3])
+def test_one_policy_that_was_given_serves_as_the_target_too(kind):
+    actor = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
+    agent = kind(ROW, UNEQUAL, None, ModelSettings(actor=actor))
+    assert agent._target_network.actor is not agent.network.actor
+    before = agent.weights()
+    for _ in range(4):
+        agent.learn(transitions(np.random.default_rng(0)))
+    assert any((before[name] != value).any() for name, value in agent.weights().items())
+
+
+def test_one_critic_that_is_named_serves_as_several():
+    agent = TD3(ROW, UNEQUAL, None, ModelSettings(critic=f"{__name__}.SHARED_CRITIC"))
+    modules = [critic.q for part in (agent._critics, agent._target_critics) for critic in part.critics]
+    assert len({id(one) for one in modules}) == 4 and not any(one is SHARED_CRITIC for one in modules)
+
+
 class OneOutput(nn.Module):
     """Also a critic that does not look at the action."""
 

@@ -20,6 +20,8 @@ from operant.algorithms.sac import SACSettings, ScalarAdam
 from operant.errors import UsageError
 from operant.models.builders import build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
+from operant.models.loading import load_module_apart
+from operant.models.observations import to_array
 from operant.settings import setting
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed + 1_000_003)  # numbers that the policy did not get
             self._critics, self._targets = (
-                nn.ModuleList([self._build(self.model.critic) for _ in range(settings.critics)]) for _ in range(2)
+                nn.ModuleList([self._build_critic() for _ in range(settings.critics)]) for _ in range(2)
             )
         self._place(self.network, self._critics, self._targets, fused=self._fused)
         self._logits = QFunction(self.network, self._flat, self._fused, self._modes)
@@ -154,6 +156,10 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self._log_temperature = ScalarAdam(math.log(settings.temperature))
         self.entropy_limit = math.log(self.actions.outputs)
         self._updates = 0
+
+    def _build_critic(self) -> Any:
+        own = self.model.critic
+        return self._build(None if own is None else load_module_apart(own, self.model.arguments))
 
     @property
     def beta(self) -> float:
@@ -245,6 +251,7 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
             "weights": self.weights(),
             "critics": self._critic_flat.tensor.cpu().numpy().copy(),
             "targets": self._followed.target_flat.tensor.cpu().numpy().copy(),
+            "buffers": [_buffers(one) for one in (self._critics, self._targets)],
             "optimizer": {"actor": self._actor_optimizer.state_dict(), "critics": self._critic_optimizer.state_dict()},
             "log_temperature": self._log_temperature.state_dict(),
             "progress": self.progress,
@@ -257,9 +264,18 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self.load_weights(state["weights"])
         self._critic_flat.tensor.copy_(torch.as_tensor(state["critics"]))
         self._followed.target_flat.tensor.copy_(torch.as_tensor(state["targets"]))
+        for module, buffers in zip((self._critics, self._targets), state.get("buffers", ({}, {})), strict=True):
+            module.load_state_dict(
+                {name: torch.as_tensor(np.array(one)) for name, one in buffers.items()}, strict=False
+            )
         self._actor_optimizer.load_state_dict(state["optimizer"]["actor"])
         self._critic_optimizer.load_state_dict(state["optimizer"]["critics"])
         self._log_temperature = ScalarAdam(**state["log_temperature"])
         self.progress = float(state["progress"])
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
         self._modes.load_state_dict(state["module_rng"])
+
+
+def _buffers(module: nn.Module) -> dict[str, Array]:
+    """What modules of the user's own keep beside parameters, such as the means of a BatchNorm."""
+    return {name: to_array(value).copy() for name, value in module.named_buffers()}

@@ -5,6 +5,7 @@ Networks and replay know actions between −1 and 1; only the environment gets t
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -254,6 +255,8 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             torch.manual_seed(self.seed + 1_000_003)  # numbers that the policy did not get
             self._critics, self._target_critics = (self._build_critics(count, target) for target in (False, True))
             self._target_network = self._build() if self._has_target_actor else None
+        if self._target_network is not None and self._target_network.actor is self.network.actor:
+            self._target_network.actor = copy.deepcopy(self.network.actor)  # one instance was given, two are needed
         others = [self._critics, self._target_critics, *([self._target_network] if self._target_network else [])]
         self._place(self.network, *others, fused=self._fused)
         self._critic_flat = FlatParameters(self._critics)
