@@ -136,3 +136,19 @@ def test_one_critic_that_was_given_serves_as_several_and_all_of_it_is_saved():
         agent.learn(batch), again.learn(batch)
     for name, value in agent.weights().items():
         np.testing.assert_array_equal(again.weights()[name], value)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            {"actor": nn.Linear(5, 3)},
+            r"model\.actor must give an output of shape \(2, 4\) for 2 observations, not \(2, 3",
+        ),
+        ({"critic": nn.Linear(5, 1)}, r"model\.critic must give an output of shape \(2, 4\)"),
+        ({"actor": nn.Linear(7, 4)}, r"model\.actor cannot take observations of Box.*RuntimeError"),
+    ],
+)
+def test_own_modules_that_do_not_fit_are_told_before_anything_begins(model, message):
+    with pytest.raises(UsageError, match=message):
+        DiscreteSAC(ROW, spaces.Discrete(4), None, ModelSettings(**model))

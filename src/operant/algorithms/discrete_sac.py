@@ -14,7 +14,7 @@ from operant.algorithms.base import BaseAlgorithm, BasePolicy, refuse_epsilon
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
 from operant.algorithms.heads import Categorical
-from operant.algorithms.off_policy import ContinuousPolicy, Followed
+from operant.algorithms.off_policy import SHOWN, ContinuousPolicy, Followed, show_module
 from operant.algorithms.q_functions import QFunction, can_fuse
 from operant.algorithms.sac import SACSettings, ScalarAdam
 from operant.errors import UsageError
@@ -80,6 +80,8 @@ class CategoricalPolicy(BasePolicy):
         self._logits = QFunction(self.network, self._flat, self._fused, self._modes)
         self._head = Categorical(self.actions)
         self._steps = 0
+        if self.model.actor is not None:
+            show_module(self, "actor", self.network, (SHOWN, self.actions.outputs))
 
     def _actions_of(self, space: Space[Any]) -> ActionSpec:
         spec = super()._actions_of(space)
@@ -145,6 +147,8 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
                 nn.ModuleList([self._build_critic() for _ in range(settings.critics)]) for _ in range(2)
             )
         self._place(self.network, self._critics, self._targets, fused=self._fused)
+        if self.model.critic is not None:
+            show_module(self, "critic", self._critics[0], (SHOWN, self.actions.outputs))
         self._logits = QFunction(self.network, self._flat, self._fused, self._modes)
         self._critic_flat, target_flat = FlatParameters(self._critics), FlatParameters(self._targets)
         self._q = [QFunction(one, self._critic_flat, self._fused, self._modes) for one in self._critics]  # type: ignore[arg-type]
@@ -169,7 +173,7 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         """One gradient step of the critics and, in its turn, of the policy; new priorities are sizes of errors."""
         settings = self.settings
         self._updates += 1
-        temperature = math.exp(self._log_temperature.value)
+        temperature = self._log_temperature.exponential
         target = self._next_values(batch, temperature)
         rows, action, weight = np.arange(len(target)), batch["action"].reshape(-1), batch.get("weight")
         errors = []

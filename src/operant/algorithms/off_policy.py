@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _NOTHING: dict[str, Any] = {}
 _EPS = 1e-8  # of the optimizers
-_SHOWN = 2  # observations that modules of the user's own are tried with
+SHOWN = 2  # observations that modules of the user's own are tried with
 
 
 def critic_loss(
@@ -106,7 +106,7 @@ class ContinuousPolicy(BasePolicy):
         self._actor: FusedMLP | None = FusedMLP(self.network.actor, self._flat) if self._fused else None
         self._steps = 0
         if self.model.actor is not None:
-            self._show("actor", self._first_output if self._remembers else self.network, (_SHOWN, self.outputs))
+            show_module(self, "actor", self._first_output if self._remembers else self.network, (SHOWN, self.outputs))
 
     def _actions_of(self, space: Space[Any]) -> ActionSpec:
         spec = super()._actions_of(space)
@@ -120,36 +120,8 @@ class ContinuousPolicy(BasePolicy):
 
     def _first_output(self, obs: Any) -> torch.Tensor:
         """Of a policy with memory at the beginning of episodes."""
-        output: torch.Tensor = self.network.step(obs, to_tensors(self.initial_state(_SHOWN), self._device))[0]
+        output: torch.Tensor = self.network.step(obs, to_tensors(self.initial_state(SHOWN), self._device))[0]
         return output
-
-    def _show(
-        self, role: str, network: Callable[..., torch.Tensor], want: tuple[int, ...], *further: torch.Tensor
-    ) -> None:
-        """Show observations to a module of the user's own: one that does not fit is told before anything begins."""
-        from gymnasium.vector.utils import create_empty_array
-
-        empty: Any = create_empty_array(self.adapter.space, _SHOWN, fn=np.zeros)
-        obs = to_tensors(self.adapter.adapt(empty), self._device)
-        before = self._modes.state_dict()
-        try:
-            with self._modes.acting(), torch.enable_grad():
-                output = network(obs, *further)
-                shape = tuple(output.shape)
-                unseen = [x for x in further if torch.autograd.grad(output.sum(), x, allow_unused=True)[0] is None]
-        except UsageError:
-            raise
-        except Exception as error:
-            takes = "observations" if role == "actor" else "observations and actions, as forward(state, action),"
-            told = " ".join(str(self.adapter.space).split())
-            reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"model.{role} cannot take {takes} of {told}: {reason}") from error
-        finally:
-            self._modes.load_state_dict(before)
-        if shape != want:
-            raise UsageError(f"model.{role} must give an output of shape {want} for {_SHOWN} observations, not {shape}")
-        if unseen:
-            raise UsageError(f"model.{role} gives values on which actions have no bearing: its forward takes `action`")
 
     def _build(self) -> Any:
         raise NotImplementedError
@@ -236,7 +208,8 @@ class ContinuousPolicy(BasePolicy):
         return np.asarray(within.reshape(len(action), *self.actions.shape))
 
     def from_env(self, action: Array) -> Array:
-        flat = (action.reshape(len(action), -1) - self._middle) / self._half
+        wide = np.where(self._half > 0, self._half, 1)  # where the bounds are one value, it is the middle
+        flat = (action.reshape(len(action), -1) - self._middle) / wide
         return np.asarray(np.clip(flat, -1.0, 1.0), np.float32)
 
 
@@ -275,8 +248,8 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         for one in self._moved:
             one.move(1.0)
         if self.model.critic is not None:
-            action = torch.zeros(_SHOWN, self._size, device=self._device, requires_grad=True)
-            self._show("critic", self._critics, (count, _SHOWN), action)
+            action = torch.zeros(SHOWN, self._size, device=self._device, requires_grad=True)
+            show_module(self, "critic", self._critics, (count, SHOWN), action)
         self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
         self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
         self._rng = np.random.default_rng([self.seed, 1])
@@ -434,6 +407,36 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
         self._actor_metrics = dict(state["actor_metrics"])
         self._modes.load_state_dict(state["module_rng"])
+
+
+def show_module(
+    policy: Any, role: str, network: Callable[..., torch.Tensor], want: tuple[int, ...], *further: torch.Tensor
+) -> None:
+    """Show observations to a module of the user's own: one that does not fit is told before anything begins."""
+    from gymnasium.vector.utils import create_empty_array
+
+    space, modes = policy.adapter.space, policy._modes
+    empty: Any = create_empty_array(space, SHOWN, fn=np.zeros)
+    obs = to_tensors(policy.adapter.adapt(empty), policy._device)
+    before = modes.state_dict()
+    try:
+        with modes.acting(), torch.enable_grad():
+            output = network(obs, *further)
+            shape = tuple(output.shape)
+            unseen = [x for x in further if torch.autograd.grad(output.sum(), x, allow_unused=True)[0] is None]
+    except UsageError:
+        raise
+    except Exception as error:
+        takes = "observations and actions, as forward(state, action)," if further else "observations"
+        told = " ".join(str(space).split())
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"model.{role} cannot take {takes} of {told}: {reason}") from error
+    finally:
+        modes.load_state_dict(before)
+    if shape != want:
+        raise UsageError(f"model.{role} must give an output of shape {want} for {SHOWN} observations, not {shape}")
+    if unseen:
+        raise UsageError(f"model.{role} gives values on which actions have no bearing: its forward takes `action`")
 
 
 def _fused(critics: Critics, flat: FlatParameters, observed: int) -> FusedCritics:
