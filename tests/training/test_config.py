@@ -196,6 +196,33 @@ def test_di_engines_range_of_noise():
         _td3_of_di_engine(noise_range={"min": -0.2, "max": 0.5})
 
 
+@pytest.mark.parametrize(
+    ("group", "values", "message"),
+    [
+        ("learn", {"noise_range": 3}, r"policy\.learn\.noise_range is 3; it has min and max"),
+        ("learn", {"noise": None}, r"policy\.learn\.noise is None; it is true or false"),
+        ("model", {"twin_critic": "no"}, r"policy\.model\.twin_critic is 'no'; it is true or false"),
+        ("model", {"encoder_hidden_size_list": 3}, r"encoder_hidden_size_list is 3; it is a list"),
+        ("eval", {"evaluator": {"eval_freq": "often"}}, r"eval_freq is 'often'; it is a whole number from 1 up"),
+    ],
+)
+def test_what_di_engine_could_not_mean_is_told(group, values, message):
+    main = {"env": {"env_id": "Pendulum-v1"}, "policy": {group: values}}
+    with pytest.raises(UsageError, match=message):
+        load_config({"main_config": main, "create_config": {"policy": {"type": "td3"}}})
+    with pytest.raises(UsageError, match=r"main_config\.policy is 3; it is a group of settings"):
+        load_config({"main_config": {"policy": 3}, "create_config": {"policy": {"type": "td3"}}})
+
+
+def test_di_engines_scaled_observations():
+    """As its configs for MuJoCo have it."""
+    env = {"env_id": "Hopper-v5", "norm_obs": {"use_norm": True}, "norm_reward": {"use_norm": False}}
+    create = {"env": {"type": "mujoco"}, "policy": {"type": "td3"}}
+    config = load_config({"main_config": {"env": {**env, "use_act_scale": True}}, "create_config": create})
+    assert config.env.normalize_obs and not config.env.normalize_reward
+    assert to_di_engine(config.to_mapping())[0]["env"]["norm_obs"] == {"use_norm": True}
+
+
 @pytest.mark.parametrize("count", [0, -1, None, "2", True])
 def test_what_di_engines_iterations_are_counted_by_is_a_number(count):
     with pytest.raises(UsageError, match=r"main_config\.policy\.learn\.update_per_collect is .*; it is a whole number"):
