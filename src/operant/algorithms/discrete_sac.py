@@ -169,6 +169,10 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
     def beta(self) -> float:
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
 
+    def optimized(self) -> dict[str, Any]:
+        """Names of the optimizers, and the network that each of them steps."""
+        return {"_actor_optimizer": self.network, "_critic_optimizer": self._critics}
+
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
         """One gradient step of the critics and, in its turn, of the policy; new priorities are sizes of errors."""
         settings = self.settings

@@ -256,6 +256,10 @@ class MADDPG(MADDPGPolicy, BaseAlgorithm):
                 critics.append(Critic(layers))
         return nn.ModuleList(critics)
 
+    def optimized(self) -> dict[str, Any]:
+        """Names of the optimizers, and the networks that each of them steps."""
+        return {"_actor_optimizer": self.network, "_critic_optimizer": self._critics}
+
     # -- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
         """One gradient step of all critics and one of all policies."""

@@ -268,6 +268,11 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
     def beta(self) -> float:
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
 
+    def optimized(self) -> dict[str, Any]:
+        """Names of the optimizers, and the network that each of them steps."""
+        actor = self.network.policy if self._remembers else self.network
+        return {"_actor_optimizer": actor, "_critic_optimizer": self._critics}
+
     @property
     def _actor_rate(self) -> float:
         rate = self.settings.actor_learning_rate
