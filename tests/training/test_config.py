@@ -102,6 +102,8 @@ def test_the_words_of_a_presets_name_come_in_any_order(tmp_path):
     assert load_config("impala-cartpole") == load_config("cartpole-impala")
     assert load_config("ppo-cartpole", ["algorithm.name=a3c"]).name == "cartpole-a3c"
     assert eject_preset("sac-pendulum", tmp_path).name == "pendulum-sac.yaml"
+    with pytest.raises(UsageError, match=r"no preset 'sac-pendulmu' \(did you mean 'sac-pendulum'"):
+        eject_preset("sac-pendulmu", tmp_path)
     with pytest.raises(UsageError, match="no preset 'cartpole-cartpole-ppo'"):
         load_config("cartpole-cartpole-ppo")
 
