@@ -17,6 +17,8 @@ from operant.training import load_config
         ("cartpole-dqn", "train_every=0", "algorithm.train_every is 0; it must be at least 1"),
         ("cartpole-dqn", "max_gradient_norm=0", r"algorithm.max_gradient_norm is 0, .* \.inf is no limit"),
         ("cartpole-dqn", "exploration_end=1.5", "algorithm.exploration_end is 1.5; it must lie between 0 and 1"),
+        ("pendulum-sac", "buffer=1e30", r"algorithm.buffer is \d+; it must lie between 1 and 1099511627776"),
+        ("pendulum-sac", "critics=1000000000", "algorithm.critics is 1000000000; it must lie between 1 and 1000"),
         ("pendulum-sac", "target_rate=0", "algorithm.target_rate lies above 0 and up to 1, got 0.0"),
         ("pendulum-td3", "updates=-1", "algorithm.updates is -1; it must be at least 0"),
         ("cartpole-es", "learning_rate=-0.1", "algorithm.learning_rate is -0.1; it must be at least 0"),

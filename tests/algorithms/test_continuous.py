@@ -210,6 +210,14 @@ def test_actions_fill_unequal_bounds(kind):
     np.testing.assert_allclose(share.max(axis=0), UNEQUAL.high, atol=0.01)
 
 
+def test_an_axis_whose_bounds_are_one_value_has_that_action():
+    space = spaces.Box(np.array([-1.0, 2.0], np.float32), np.array([1.0, 2.0], np.float32))
+    agent = DDPG(ROW, space)
+    recorded = np.array([[0.5, 2.0]], np.float32)
+    np.testing.assert_array_equal(agent.from_env(recorded), [[0.5, 0.0]])
+    np.testing.assert_array_equal(agent.to_env(agent.from_env(recorded)), recorded)
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [
@@ -283,6 +291,17 @@ def test_noise_on_weights_leaves_them_as_they_were(fused):
     explored = agent.act(obs, explore=True, rng=np.random.default_rng(1)).action
     assert not np.array_equal(explored, agent.act(obs, explore=False, rng=np.random.default_rng(1)).action)
     assert all(np.array_equal(before[name], value) for name, value in agent.weights().items())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_temperature_beyond_all_numbers_ends_it(fused):
+    own = SACSettings(target_entropy=100.0, temperature_rate=1e6)
+    agent = SAC(ROW, UNEQUAL, own, ModelSettings(hidden=(8,), fused=fused))
+    batch = transitions(np.random.default_rng(0))
+    agent.learn(batch)
+    with pytest.raises(DivergedError):
+        agent.learn(batch)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -365,6 +384,26 @@ def test_modules_of_ones_own_are_called_with_state_and_action():
     assert first is not second and agent.path.startswith("torch")
     metrics, _ = agent.learn(transitions(np.random.default_rng(0)))
     assert math.isfinite(metrics["policy_loss"]) and "actor.layer.weight" in agent.weights()
+
+
+SHARED_CRITIC = OwnCritic()
+
+
+@pytest.mark.parametrize("kind", [DDPG, TD3])
+def test_one_policy_that_was_given_serves_as_the_target_too(kind):
+    actor = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
+    agent = kind(ROW, UNEQUAL, None, ModelSettings(actor=actor))
+    assert agent._target_network.actor is not agent.network.actor
+    before = agent.weights()
+    for _ in range(4):
+        agent.learn(transitions(np.random.default_rng(0)))
+    assert any((before[name] != value).any() for name, value in agent.weights().items())
+
+
+def test_one_critic_that_is_named_serves_as_several():
+    agent = TD3(ROW, UNEQUAL, None, ModelSettings(critic=f"{__name__}.SHARED_CRITIC"))
+    modules = [critic.q for part in (agent._critics, agent._target_critics) for critic in part.critics]
+    assert len({id(one) for one in modules}) == 4 and not any(one is SHARED_CRITIC for one in modules)
 
 
 class OneOutput(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from operant.algorithms.discrete_sac import DiscreteSAC, DiscreteSACSettings, policy_gradient, softmax
 from operant.errors import UsageError
@@ -112,3 +113,42 @@ def test_continuous_actions_are_refused():
 def test_what_is_for_continuous_actions_is_refused(name):
     with pytest.raises(UsageError, match=f"model.{name} is for continuous actions"):
         DiscreteSAC(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), None, ModelSettings(**{name: True}))
+
+
+def chain():
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def test_one_critic_that_was_given_serves_as_several_and_all_of_it_is_saved():
+    settings, model = DiscreteSACSettings(learning_rate=1e-2), ModelSettings(actor=chain(), critic=chain())
+    agent = DiscreteSAC(ROW, spaces.Discrete(4), settings, model)
+    modules = [critic.q for part in (agent._critics, agent._targets) for critic in part]
+    assert len({id(one) for one in modules}) == 4 and not any(one is model.critic for one in modules)
+    rng = np.random.default_rng(0)
+    before = agent._critic_flat.array.copy()
+    for _ in range(3):
+        agent.learn(transitions(rng))
+    assert (agent._critic_flat.array != before).any()
+    again = DiscreteSAC(ROW, spaces.Discrete(4), settings, ModelSettings(actor=chain(), critic=chain()))
+    again.load_state_dict(agent.state_dict())
+    for _ in range(2):
+        batch = transitions(rng)
+        agent.learn(batch), again.learn(batch)
+    for name, value in agent.weights().items():
+        np.testing.assert_array_equal(again.weights()[name], value)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            {"actor": nn.Linear(5, 3)},
+            r"model\.actor must give an output of shape \(2, 4\) for 2 observations, not \(2, 3",
+        ),
+        ({"critic": nn.Linear(5, 1)}, r"model\.critic must give an output of shape \(2, 4\)"),
+        ({"actor": nn.Linear(7, 4)}, r"model\.actor cannot take observations of Box.*RuntimeError"),
+    ],
+)
+def test_own_modules_that_do_not_fit_are_told_before_anything_begins(model, message):
+    with pytest.raises(UsageError, match=message):
+        DiscreteSAC(ROW, spaces.Discrete(4), None, ModelSettings(**model))

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from tests.auto import networks
 from torch import nn
 
@@ -247,6 +248,38 @@ def test_a_schedule_scales_the_rate_once_for_each_epoch(make_config):
     own = {"lr_scheduler": "StepLR", "lr_scheduler_args": [1, 0.0]}  # after the first epoch nothing moves any more
     run = Run.open(launch(make_config(frame_config=own)).run_id)
     assert len(run.scalars("total_reward"))
+
+
+@pytest.mark.parametrize("frame", ["DDPG", "SAC", "DISCRETE_SAC"])
+def test_optimizer_and_schedule_of_policy_and_critics(frame):
+    parts = {
+        "optimizer": "SGD",
+        "lr_scheduler": "StepLR",
+        "lr_scheduler_args": [1],
+        "lr_scheduler_kwargs": {"gamma": 0.0},
+    }
+    rates = {"actor_learning_rate": 0.01, "critic_learning_rate": 0.1, "batch_size": 4}
+    action_space = spaces.Discrete(2) if frame == "DISCRETE_SAC" else spaces.Box(-1, 1, (2,), np.float32)
+    config = {"frame": frame, "env": "openai_gym", "frame_config": {**parts, **rates}}
+    made = [frame_class(frame).init_from_config(config, spaces.Box(-1, 1, (3,)), action_space) for _ in range(2)]
+    algorithm, rng = made[0].algorithm, np.random.default_rng(0)
+    batch = {
+        "obs": rng.standard_normal((4, 3), np.float32),
+        "next_obs": rng.standard_normal((4, 3), np.float32),
+        "action": np.zeros(4, np.int64) if frame == "DISCRETE_SAC" else rng.uniform(-1, 1, (4, 2)).astype(np.float32),
+        "reward": np.ones(4, np.float32),
+        "terminated": np.zeros(4, bool),
+    }
+    before, critics = algorithm.weights(), algorithm._critic_flat.array.copy()
+    algorithm.learn(batch)
+    np.testing.assert_allclose(algorithm._critic_flat.array, critics - 0.1 * algorithm._critic_flat.grad, atol=1e-7)
+    assert any((before[name] != value).any() for name, value in algorithm.weights().items())
+    made[0].update_lr_scheduler()
+    after = algorithm.weights()
+    made[1].load_state_dict(made[0].state_dict())  # the schedule is saved with them
+    for one in made:
+        one.algorithm.learn(batch)
+        assert all((after[name] == value).all() for name, value in one.algorithm.weights().items())
 
 
 def test_a_buffer_of_ones_own(make_config):

@@ -276,6 +276,11 @@ def test_nobody_reads_what_is_printed(words: list[str]) -> None:
         (OSError(errno.ENOSPC, "", "/data/x"), "a file cannot be written or read: No space left on device (/data/x)"),
         (OSError(errno.EROFS, ""), "a file cannot be written or read: Read-only file system"),
         (ModuleNotFoundError("", name="torch.nn"), "`operant runs` needs an extra that is not installed"),
+        (MemoryError("Unable to allocate 21 PiB"), "there is not as much memory as was asked for: Unable to allocate"),
+        (
+            RuntimeError("[x] can't allocate memory: you tried"),
+            "there is not as much memory as was asked for: you tried",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_machine_is_one_sentence(

@@ -61,6 +61,11 @@ def test_several_environments_are_brought_to_one_scale(capsys):
     assert scaled[0]["iqm"][0] == pytest.approx(0.375)  # 0.25 and 0.5
 
 
+def test_a_name_with_brackets_is_a_name_too(capsys):
+    record("net[8]-seed0", "Easy", 0, 3.0)
+    assert compared(capsys, "net[8]")[0]["iqm"] == [3.0] * 3
+
+
 @pytest.mark.parametrize("suffix", [".html", ".png"])
 def test_charts_of_it(suffix, capsys):
     assert main(["compare-scores", "easy-a", "easy-b", "--out", f"x{suffix}"]) == 0

@@ -74,6 +74,17 @@ def test_mistakes_are_named(target: Any, options: dict[str, Any], message: str) 
         make_env(target, **options)
 
 
+def test_an_environment_that_gymnasium_has_no_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its MuJoCo of before v4: the id is there, making it is an ImportError."""
+
+    def moved() -> Any:
+        raise ImportError("they have moved to another project")
+
+    monkeypatch.setitem(gymnasium.registry, "Moved-v3", gymnasium.envs.registration.EnvSpec("Moved-v3", moved))
+    with pytest.raises(UsageError, match="Moved-v3 cannot be made: they have moved to another project"):
+        make_env("Moved-v3", 1)
+
+
 def test_stepping_needs_a_reset_and_one_action_each() -> None:
     for env in (make_env("CartPole-v1", 2), make_env("CartPole-v1", 2, vectorized=False)):
         with pytest.raises(UsageError, match="before it was reset"):

@@ -102,6 +102,8 @@ def test_the_words_of_a_presets_name_come_in_any_order(tmp_path):
     assert load_config("impala-cartpole") == load_config("cartpole-impala")
     assert load_config("ppo-cartpole", ["algorithm.name=a3c"]).name == "cartpole-a3c"
     assert eject_preset("sac-pendulum", tmp_path).name == "pendulum-sac.yaml"
+    with pytest.raises(UsageError, match=r"no preset 'sac-pendulmu' \(did you mean 'sac-pendulum'"):
+        eject_preset("sac-pendulmu", tmp_path)
     with pytest.raises(UsageError, match="no preset 'cartpole-cartpole-ppo'"):
         load_config("cartpole-cartpole-ppo")
 
@@ -194,6 +196,33 @@ def test_di_engines_range_of_noise():
     assert to_di_engine(endless.to_mapping())[0]["policy"]["learn"]["noise_range"] is None
     with pytest.raises(UsageError, match=r"noise_range goes from -0\.2 to 0\.5; here noise ends at the same distance"):
         _td3_of_di_engine(noise_range={"min": -0.2, "max": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("group", "values", "message"),
+    [
+        ("learn", {"noise_range": 3}, r"policy\.learn\.noise_range is 3; it has min and max"),
+        ("learn", {"noise": None}, r"policy\.learn\.noise is None; it is true or false"),
+        ("model", {"twin_critic": "no"}, r"policy\.model\.twin_critic is 'no'; it is true or false"),
+        ("model", {"encoder_hidden_size_list": 3}, r"encoder_hidden_size_list is 3; it is a list"),
+        ("eval", {"evaluator": {"eval_freq": "often"}}, r"eval_freq is 'often'; it is a whole number from 1 up"),
+    ],
+)
+def test_what_di_engine_could_not_mean_is_told(group, values, message):
+    main = {"env": {"env_id": "Pendulum-v1"}, "policy": {group: values}}
+    with pytest.raises(UsageError, match=message):
+        load_config({"main_config": main, "create_config": {"policy": {"type": "td3"}}})
+    with pytest.raises(UsageError, match=r"main_config\.policy is 3; it is a group of settings"):
+        load_config({"main_config": {"policy": 3}, "create_config": {"policy": {"type": "td3"}}})
+
+
+def test_di_engines_scaled_observations():
+    """As its configs for MuJoCo have it."""
+    env = {"env_id": "Hopper-v5", "norm_obs": {"use_norm": True}, "norm_reward": {"use_norm": False}}
+    create = {"env": {"type": "mujoco"}, "policy": {"type": "td3"}}
+    config = load_config({"main_config": {"env": {**env, "use_act_scale": True}}, "create_config": create})
+    assert config.env.normalize_obs and not config.env.normalize_reward
+    assert to_di_engine(config.to_mapping())[0]["env"]["norm_obs"] == {"use_norm": True}
 
 
 @pytest.mark.parametrize("count", [0, -1, None, "2", True])

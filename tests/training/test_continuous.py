@@ -90,3 +90,18 @@ def test_middleware() -> None:
         task.use(m.learner(td3, buffer, batch=8, total_steps=100))
         task.run(max_step=6)
     assert any((before[name] != value).any() for name, value in td3.weights().items())
+
+
+def test_middleware_without_a_length_ends_its_random_start_too() -> None:
+    env = make_env("Pendulum-v1", 2, seed=0)
+    own = TD3Settings(learning_starts=8, batch=8, noise="none")
+    td3 = TD3(env.single_observation_space, env.single_action_space, own, ModelSettings(hidden=(16,)))
+    buffer, acted = ReplayBuffer(200, 2), []
+    with Task() as task:
+        task.use(m.step_collector(td3, env, steps=4)).use(m.pusher(buffer)).use(m.learner(td3, buffer, batch=8))
+        task.use(lambda ctx: acted.append((ctx.trajectory, td3.weights())))
+        task.run(max_step=3)
+    (_, before), (then, _) = acted[:2]
+    td3.load_weights(before)  # what it acted with
+    for step in then:
+        np.testing.assert_allclose(step["action"], td3._output(step["obs"]), atol=1e-6)

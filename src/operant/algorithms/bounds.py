@@ -30,6 +30,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(_LIMITS, (0, math.inf)),
     **dict.fromkeys(_NOT_NEGATIVE, (0, _LARGEST)),
     **dict.fromkeys(_ANY, (-_LARGEST, _LARGEST)),
+    # More than any memory holds; what is too much for this machine's is told when it is asked for.
+    "buffer": (1, 2**40),
+    "critics": (1, 1000),
 }
 
 

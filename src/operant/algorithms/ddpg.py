@@ -15,7 +15,7 @@ from operant.algorithms.contracts import Array, Metrics
 from operant.algorithms.dialects import Values
 from operant.algorithms.noise import KINDS, ActionNoise, ParameterNoise
 from operant.algorithms.off_policy import ContinuousPolicy, OffPolicy
-from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words
+from operant.algorithms.off_policy_settings import OffPolicySettings, di_engine_words, read_truth
 from operant.errors import UsageError
 from operant.models.builders import PolicyNetwork, build_policy
 from operant.models.observations import to_tensors
@@ -75,9 +75,15 @@ def _from_di_engine(theirs: Values) -> Values:
             "distance on both sides, such as -0.5 and 0.5"
         )
     if "policy.learn.noise_range" in theirs:  # null: no limit
+        if theirs["policy.learn.noise_range"] is not None:
+            raise UsageError(
+                f"main_config.policy.learn.noise_range is {theirs['policy.learn.noise_range']!r}; it has min and max, "
+                "such as -0.5 and 0.5, or is None"
+            )
         limit = math.inf
+    smoothed = read_truth(theirs, "policy.learn.noise")
     return {
-        "algorithm.smoothing": theirs["policy.learn.noise_sigma"] if theirs["policy.learn.noise"] else 0.0,
+        "algorithm.smoothing": theirs["policy.learn.noise_sigma"] if smoothed else 0.0,
         "algorithm.smoothing_limit": limit,
     }
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from operant.algorithms._own_modules import SHOWN, show_module
 from operant.algorithms.base import BaseAlgorithm, BasePolicy, refuse_epsilon
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
@@ -20,6 +21,8 @@ from operant.algorithms.sac import SACSettings, ScalarAdam
 from operant.errors import UsageError
 from operant.models.builders import build_q_network
 from operant.models.flat import FlatParameters, make_optimizer
+from operant.models.loading import load_module_apart
+from operant.models.observations import to_array
 from operant.settings import setting
 
 if TYPE_CHECKING:
@@ -78,6 +81,8 @@ class CategoricalPolicy(BasePolicy):
         self._logits = QFunction(self.network, self._flat, self._fused, self._modes)
         self._head = Categorical(self.actions)
         self._steps = 0
+        if self.model.actor is not None:
+            show_module(self, "actor", self.network, (SHOWN, self.actions.outputs))
 
     def _actions_of(self, space: Space[Any]) -> ActionSpec:
         spec = super()._actions_of(space)
@@ -140,9 +145,11 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed + 1_000_003)  # numbers that the policy did not get
             self._critics, self._targets = (
-                nn.ModuleList([self._build(self.model.critic) for _ in range(settings.critics)]) for _ in range(2)
+                nn.ModuleList([self._build_critic() for _ in range(settings.critics)]) for _ in range(2)
             )
         self._place(self.network, self._critics, self._targets, fused=self._fused)
+        if self.model.critic is not None:
+            show_module(self, "critic", self._critics[0], (SHOWN, self.actions.outputs))
         self._logits = QFunction(self.network, self._flat, self._fused, self._modes)
         self._critic_flat, target_flat = FlatParameters(self._critics), FlatParameters(self._targets)
         self._q = [QFunction(one, self._critic_flat, self._fused, self._modes) for one in self._critics]  # type: ignore[arg-type]
@@ -155,15 +162,23 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self.entropy_limit = math.log(self.actions.outputs)
         self._updates = 0
 
+    def _build_critic(self) -> Any:
+        own = self.model.critic
+        return self._build(None if own is None else load_module_apart(own, self.model.arguments))
+
     @property
     def beta(self) -> float:
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
+
+    def optimized(self) -> dict[str, Any]:
+        """Names of the optimizers, and the network that each of them steps."""
+        return {"_actor_optimizer": self.network, "_critic_optimizer": self._critics}
 
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
         """One gradient step of the critics and, in its turn, of the policy; new priorities are sizes of errors."""
         settings = self.settings
         self._updates += 1
-        temperature = math.exp(self._log_temperature.value)
+        temperature = self._log_temperature.exponential
         target = self._next_values(batch, temperature)
         rows, action, weight = np.arange(len(target)), batch["action"].reshape(-1), batch.get("weight")
         errors = []
@@ -245,6 +260,7 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
             "weights": self.weights(),
             "critics": self._critic_flat.tensor.cpu().numpy().copy(),
             "targets": self._followed.target_flat.tensor.cpu().numpy().copy(),
+            "buffers": [_buffers(one) for one in (self._critics, self._targets)],
             "optimizer": {"actor": self._actor_optimizer.state_dict(), "critics": self._critic_optimizer.state_dict()},
             "log_temperature": self._log_temperature.state_dict(),
             "progress": self.progress,
@@ -257,9 +273,18 @@ class DiscreteSAC(CategoricalPolicy, BaseAlgorithm):
         self.load_weights(state["weights"])
         self._critic_flat.tensor.copy_(torch.as_tensor(state["critics"]))
         self._followed.target_flat.tensor.copy_(torch.as_tensor(state["targets"]))
+        for module, buffers in zip((self._critics, self._targets), state.get("buffers", ({}, {})), strict=True):
+            module.load_state_dict(
+                {name: torch.as_tensor(np.array(one)) for name, one in buffers.items()}, strict=False
+            )
         self._actor_optimizer.load_state_dict(state["optimizer"]["actor"])
         self._critic_optimizer.load_state_dict(state["optimizer"]["critics"])
         self._log_temperature = ScalarAdam(**state["log_temperature"])
         self.progress = float(state["progress"])
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
         self._modes.load_state_dict(state["module_rng"])
+
+
+def _buffers(module: nn.Module) -> dict[str, Array]:
+    """What modules of the user's own keep beside parameters, such as the means of a BatchNorm."""
+    return {name: to_array(value).copy() for name, value in module.named_buffers()}

@@ -22,7 +22,7 @@ from operant.errors import UsageError
 from operant.models.builders import Critic, PolicyNetwork, build_mlp, build_policy
 from operant.models.flat import FlatParameters, make_optimizer
 from operant.models.fused import FusedMLP, is_fusable
-from operant.models.loading import load_module
+from operant.models.loading import load_module_apart
 from operant.models.observations import ObservationAdapter, to_array, to_tensors
 from operant.models.settings import ModelSettings
 from operant.models.spaces import ActionSpec, action_spec
@@ -250,12 +250,15 @@ class MADDPG(MADDPGPolicy, BaseAlgorithm):
         for seen in self._visible:
             size = sum(self.adapter.policies[self.agents[one]][1].size + self._specs[one].outputs for one in seen)
             if self.model.critic is not None:
-                own = load_module(self.model.critic, self.model.arguments)
-                critics.append(Critic(copy.deepcopy(own) if own is self.model.critic else own, own=True))
+                critics.append(Critic(load_module_apart(self.model.critic, self.model.arguments), own=True))
             else:
                 layers = build_mlp(size, self.model.hidden, 1, self.model.activation, self.model.layer_norm)
                 critics.append(Critic(layers))
         return nn.ModuleList(critics)
+
+    def optimized(self) -> dict[str, Any]:
+        """Names of the optimizers, and the networks that each of them steps."""
+        return {"_actor_optimizer": self.network, "_critic_optimizer": self._critics}
 
     # -- learning ----------------------------------------------------------------------------------------------------
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:

@@ -5,14 +5,15 @@ Networks and replay know actions between −1 and 1; only the environment gets t
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from operant.algorithms._own_modules import SHOWN, show_module
 from operant.algorithms.base import BaseAlgorithm, BasePolicy
 from operant.algorithms.contracts import Actor, Array, DataSpec, Metrics
 from operant.algorithms.errors import DivergedError
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _NOTHING: dict[str, Any] = {}
 _EPS = 1e-8  # of the optimizers
-_SHOWN = 2  # observations that modules of the user's own are tried with
 
 
 def critic_loss(
@@ -105,7 +105,7 @@ class ContinuousPolicy(BasePolicy):
         self._actor: FusedMLP | None = FusedMLP(self.network.actor, self._flat) if self._fused else None
         self._steps = 0
         if self.model.actor is not None:
-            self._show("actor", self._first_output if self._remembers else self.network, (_SHOWN, self.outputs))
+            show_module(self, "actor", self._first_output if self._remembers else self.network, (SHOWN, self.outputs))
 
     def _actions_of(self, space: Space[Any]) -> ActionSpec:
         spec = super()._actions_of(space)
@@ -119,36 +119,8 @@ class ContinuousPolicy(BasePolicy):
 
     def _first_output(self, obs: Any) -> torch.Tensor:
         """Of a policy with memory at the beginning of episodes."""
-        output: torch.Tensor = self.network.step(obs, to_tensors(self.initial_state(_SHOWN), self._device))[0]
+        output: torch.Tensor = self.network.step(obs, to_tensors(self.initial_state(SHOWN), self._device))[0]
         return output
-
-    def _show(
-        self, role: str, network: Callable[..., torch.Tensor], want: tuple[int, ...], *further: torch.Tensor
-    ) -> None:
-        """Show observations to a module of the user's own: one that does not fit is told before anything begins."""
-        from gymnasium.vector.utils import create_empty_array
-
-        empty: Any = create_empty_array(self.adapter.space, _SHOWN, fn=np.zeros)
-        obs = to_tensors(self.adapter.adapt(empty), self._device)
-        before = self._modes.state_dict()
-        try:
-            with self._modes.acting(), torch.enable_grad():
-                output = network(obs, *further)
-                shape = tuple(output.shape)
-                unseen = [x for x in further if torch.autograd.grad(output.sum(), x, allow_unused=True)[0] is None]
-        except UsageError:
-            raise
-        except Exception as error:
-            takes = "observations" if role == "actor" else "observations and actions, as forward(state, action),"
-            told = " ".join(str(self.adapter.space).split())
-            reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"model.{role} cannot take {takes} of {told}: {reason}") from error
-        finally:
-            self._modes.load_state_dict(before)
-        if shape != want:
-            raise UsageError(f"model.{role} must give an output of shape {want} for {_SHOWN} observations, not {shape}")
-        if unseen:
-            raise UsageError(f"model.{role} gives values on which actions have no bearing: its forward takes `action`")
 
     def _build(self) -> Any:
         raise NotImplementedError
@@ -235,7 +207,8 @@ class ContinuousPolicy(BasePolicy):
         return np.asarray(within.reshape(len(action), *self.actions.shape))
 
     def from_env(self, action: Array) -> Array:
-        flat = (action.reshape(len(action), -1) - self._middle) / self._half
+        wide = np.where(self._half > 0, self._half, 1)  # where the bounds are one value, it is the middle
+        flat = (action.reshape(len(action), -1) - self._middle) / wide
         return np.asarray(np.clip(flat, -1.0, 1.0), np.float32)
 
 
@@ -254,6 +227,8 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
             torch.manual_seed(self.seed + 1_000_003)  # numbers that the policy did not get
             self._critics, self._target_critics = (self._build_critics(count, target) for target in (False, True))
             self._target_network = self._build() if self._has_target_actor else None
+        if self._target_network is not None and self._target_network.actor is self.network.actor:
+            self._target_network.actor = copy.deepcopy(self.network.actor)  # one instance was given, two are needed
         others = [self._critics, self._target_critics, *([self._target_network] if self._target_network else [])]
         self._place(self.network, *others, fused=self._fused)
         self._critic_flat = FlatParameters(self._critics)
@@ -272,8 +247,8 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
         for one in self._moved:
             one.move(1.0)
         if self.model.critic is not None:
-            action = torch.zeros(_SHOWN, self._size, device=self._device, requires_grad=True)
-            self._show("critic", self._critics, (count, _SHOWN), action)
+            action = torch.zeros(SHOWN, self._size, device=self._device, requires_grad=True)
+            show_module(self, "critic", self._critics, (count, SHOWN), action)
         self._actor_optimizer = make_optimizer(self.settings.optimizer, self._flat, _EPS)
         self._critic_optimizer = make_optimizer(self.settings.optimizer, self._critic_flat, _EPS)
         self._rng = np.random.default_rng([self.seed, 1])
@@ -291,6 +266,11 @@ class OffPolicy(ContinuousPolicy, BaseAlgorithm):
     @property
     def beta(self) -> float:
         return self.settings.priority_beta + self.progress * (1.0 - self.settings.priority_beta)
+
+    def optimized(self) -> dict[str, Any]:
+        """Names of the optimizers, and the network that each of them steps."""
+        actor = self.network.policy if self._remembers else self.network
+        return {"_actor_optimizer": actor, "_critic_optimizer": self._critics}
 
     @property
     def _actor_rate(self) -> float:

@@ -77,6 +77,13 @@ class OffPolicySettings:
 _HEAD_SIZES = ("policy.model.actor_head_hidden_size", "policy.model.critic_head_hidden_size")
 
 
+def read_truth(theirs: Values, key: str) -> bool:
+    value = theirs[key]
+    if not isinstance(value, bool):
+        raise UsageError(f"main_config.{key} is {value!r}; it is true or false")
+    return value
+
+
 def di_engine_words(
     critic_rate: str,
     actor_rate: str,
@@ -93,7 +100,7 @@ def di_engine_words(
 
     def read_all(theirs: Values) -> Values:
         found: Values = {
-            "algorithm.critics": 2 if theirs["policy.model.twin_critic"] else 1,
+            "algorithm.critics": 2 if read_truth(theirs, "policy.model.twin_critic") else 1,
             "algorithm.target_every": 1,
         }
         if theirs[actor_rate] != theirs[critic_rate]:
@@ -106,6 +113,10 @@ def di_engine_words(
             )
         # DI-engine's heads have a layer of their own behind the encoder, which is one layer where none is told.
         encoder = theirs.get("policy.model.encoder_hidden_size_list")
+        if encoder and not isinstance(encoder, (list, tuple)):
+            raise UsageError(
+                f"main_config.policy.model.encoder_hidden_size_list is {encoder!r}; it is a list such as [64, 64]"
+            )
         width = [*sizes] or [64]
         found["model.hidden"] = [*encoder, *sizes] if encoder else width * 2
         return found | read(theirs)
@@ -138,6 +149,7 @@ def di_engine_words(
         # actions always fill the bounds (`act_scale`) and transitions are drawn until they are overwritten (`max_use`).
         elsewhere=(
             "env.act_scale",
+            "env.use_act_scale",
             "policy.on_policy",
             "policy.action_space",
             "policy.model.twin_critic",

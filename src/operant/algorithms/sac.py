@@ -28,6 +28,7 @@ from operant.models.recurrent import OwnRecurrentPolicyNetwork, RecurrentPolicyN
 from operant.settings import setting
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+_LARGEST_POWER = 709.0  # of e as a float
 _LOG_STD = (-20.0, 2.0)  # bounds of the logarithm of the deviation, as in the authors' code
 
 
@@ -214,7 +215,7 @@ class SAC(SequenceLearning, SquashedGaussianPolicy, OffPolicy):
 
     @property
     def _temperature(self) -> float:
-        return math.exp(self._log_temperature.value)
+        return self._log_temperature.exponential
 
     def learn(self, batch: Any) -> tuple[Metrics, Array | None]:
         return self._learn_from_sequences(batch) if self._remembers else super().learn(batch)
@@ -292,6 +293,11 @@ class ScalarAdam:
 
     def __init__(self, value: float, mean: float = 0.0, square: float = 0.0, count: int = 0) -> None:
         self.value, self._mean, self._square, self._count = value, mean, square, count
+
+    @property
+    def exponential(self) -> float:
+        """e to its power; infinite where no number is as large, which makes the next loss one that is refused."""
+        return math.exp(self.value) if self.value < _LARGEST_POWER else math.inf
 
     def step(self, gradient: float, rate: float) -> None:
         if not math.isfinite(gradient):

@@ -227,17 +227,27 @@ def _described(model: Any, args: Any, kwargs: Any) -> Any:
 
 def equip(algorithm: Any, parts: Parts) -> Schedule | None:
     """Put optimizer, criterion and schedule into an algorithm; returns the schedule, which someone must step."""
-    if algorithm.optimizer is None and (parts.optimizer is not None or parts.scheduler is not None):
+    places = _optimizers(algorithm)
+    if not places and (parts.optimizer is not None or parts.scheduler is not None):
         raise UsageError("frame_config.optimizer and lr_scheduler: this algorithm has no optimizer; leave them out")
     if parts.optimizer is not None:
-        algorithm.optimizer = TorchOptimizer(parts.optimizer, algorithm.network, parts.settings.learning_rate)
+        for name, network in places.items():
+            setattr(algorithm, name, TorchOptimizer(parts.optimizer, network, parts.settings.learning_rate))
     if parts.criterion is not None:
         algorithm.criterion = parts.criterion
     if parts.scheduler is None:
         return None
     schedule = Schedule(parts.scheduler, parts.scheduler_args, parts.scheduler_kwargs, parts.settings.learning_rate)
-    algorithm.optimizer = ScheduledOptimizer(algorithm.optimizer, schedule)
+    for name in places:
+        setattr(algorithm, name, ScheduledOptimizer(getattr(algorithm, name), schedule))
     return schedule
+
+
+def _optimizers(algorithm: Any) -> dict[str, Any]:
+    """Where an algorithm has optimizers, by name, and the network that each of them steps."""
+    if hasattr(algorithm, "optimized"):  # policy and critics have one each
+        return dict(algorithm.optimized())
+    return {} if algorithm.optimizer is None else {"optimizer": algorithm.network}
 
 
 def probe(algorithm: Any, observation_space: Any) -> None:

@@ -29,6 +29,8 @@ _EXTRA_OF = {
 }
 # What is wrong with the disk and not with the program.
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+# Of torch's, whose error is a RuntimeError.
+_NO_MEMORY = "can't allocate memory"
 
 
 def command_module(name: str) -> ModuleType:
@@ -73,6 +75,11 @@ def guarded(program: str, run: Callable[[], int]) -> int:
             raise
         place = f" ({os.fsdecode(error.filename)})" if error.filename else ""
         sentence = f"a file cannot be written or read: {os.strerror(error.errno or 0)}{place}"
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and _NO_MEMORY not in str(error):
+            raise
+        told = str(error).rpartition(_NO_MEMORY)[2].strip(" :")
+        sentence = f"there is not as much memory as was asked for: {told or 'none is left'}"
     except KeyboardInterrupt:
         return 130
     print(f"{program.split()[0]}: {sentence}", file=sys.stderr)

@@ -226,6 +226,10 @@ def _call(make: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any
         raise UsageError(f"{name} does not take these arguments: {error}") from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise UsageError(f"{name} needs a package that is not installed: {error}") from error
+    except ImportError as error:  # Gymnasium's way to say that it knows an environment and has it no more
+        if name not in gymnasium.registry:
+            raise
+        raise UsageError(f"{name} cannot be made: {error}") from error
     stop_timers()
     return made
 

@@ -11,7 +11,7 @@ from operant.hpo.expressions import ExpressionError
 from operant.hpo.history import History, TrialRecord
 from operant.hpo.results import CheckedResult, ResultCheck, metrics_of
 from operant.schedulers.engine.control import Decision
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.searchers import BaseSearcher
 from operant.sites import Submission
 from operant.sites.calls import TrialEnd

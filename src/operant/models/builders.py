@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from operant.errors import UsageError, nearest
-from operant.models.loading import load_module
+from operant.models.loading import load_module, load_module_apart
 from operant.models.noisy import NoisyLinear
 from operant.models.observations import ObservationAdapter
 from operant.models.recurrent import (
@@ -376,8 +375,7 @@ def build_critics(adapter: ObservationAdapter, actions: int, settings: ModelSett
     critics = []
     for _ in range(count):
         if settings.critic is not None:
-            given = load_module(settings.critic, settings.arguments)
-            critics.append(Critic(copy.deepcopy(given) if given is settings.critic else given, own=True))
+            critics.append(Critic(load_module_apart(settings.critic, settings.arguments), own=True))
             continue
         encoder = None if adapter.is_flat else Encoder(adapter)
         size = adapter.size if encoder is None else encoder.features

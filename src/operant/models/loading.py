@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Mapping
 from operator import attrgetter
@@ -31,6 +32,13 @@ def load_module(given: Any, arguments: Mapping[str, Any]) -> nn.Module:
                 f"{found.__name__} could not be made with model.arguments {dict(arguments)}: {error}"
             ) from None
     raise UsageError(f"a model is an nn.Module, a class of it, or the name of one; got {given!r}")
+
+
+def load_module_apart(given: Any, arguments: Mapping[str, Any]) -> nn.Module:
+    """As `load_module`, of an instance (also one that is named) a copy: for algorithms that have several alike."""
+    found = import_name(given) if isinstance(given, str) else given
+    module = load_module(found, arguments)
+    return copy.deepcopy(module) if module is found else module
 
 
 def _make(given: Mapping[str, Any]) -> nn.Module:

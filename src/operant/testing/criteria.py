@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from operant.schedulers import BaseFilterCriterion, BaseStopCriterion, Outcome, Scheduler, make_plan
-from operant.schedulers.engine.state import JobRecord, SearchState, read_state
+from operant.schedulers.engine.records import JobRecord
+from operant.schedulers.engine.state import SearchState, read_state
 from operant.sites import SimulatedClock, SimulatedSite, Simulation
 from operant.status import DONE, Status
 

@@ -142,7 +142,8 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _matches(row: RunRow, pattern: str) -> bool:
-    return any(fnmatchcase(given, pattern) for given in (row.id, row.name, _without_seed(row.name)))
+    called = (row.id, row.name, _without_seed(row.name))
+    return pattern in called or any(fnmatchcase(given, pattern) for given in called)  # names may have brackets
 
 
 def _without_seed(name: str) -> str:

@@ -17,6 +17,8 @@ _COMMON = {
     "env.evaluator_env_num": "evaluation.num_envs",
     "seed": "seed",
     "env.stop_value": "evaluation.stop_value",
+    "env.norm_obs.use_norm": "env.normalize_obs",
+    "env.norm_reward.use_norm": "env.normalize_reward",
     "policy.model.encoder_hidden_size_list": "model.hidden",
     "policy.learn.learning_rate": "algorithm.learning_rate",
 }
@@ -35,8 +37,8 @@ _ELSEWHERE = (
     "policy.collect.collector",
     "policy.learn.learner",
 )
-# What iterations are counted by.
-_COUNTED_BY = ("policy.collect.n_sample", "policy.learn.update_per_collect")
+# What iterations are counted by, and evaluations by these; with what DI-engine takes where nothing is said.
+_COUNTS = {"policy.collect.n_sample": 1, "policy.learn.update_per_collect": 1, "policy.eval.evaluator.eval_freq": 1000}
 _ENVS = {
     "cartpole": "CartPole-v1",
     "acrobot": "Acrobot-v1",
@@ -54,6 +56,10 @@ def looks_like_di_engine(values: Mapping[str, Any]) -> bool:
 
 def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping for `TrainConfig` from DI-engine's pair; a key without a counterpart is an error."""
+    for name, config in (("main_config", main), ("create_config", create)):
+        for group in ("env", "policy"):
+            if not isinstance(config.get(group, {}), Mapping):
+                raise UsageError(f"{name}.{group} is {config[group]!r}; it is a group of settings")
     kind = str(create.get("policy", {}).get("type", "")).removesuffix("_command")
     words = _words_of(kind, "create_config.policy.type is")
     env_type = str(create.get("env", {}).get("type", ""))
@@ -65,8 +71,8 @@ def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[s
         )
     table, elsewhere = {**_COMMON, **words.table}, (*_ELSEWHERE, *words.elsewhere)
     given = {**words.defaults, **flat(main)}
-    for key in _COUNTED_BY:
-        value = given.get(key, 1)
+    for key, usual in _COUNTS.items():
+        value = given.get(key, usual)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"main_config.{key} is {value!r}; it is a whole number from 1 up")
     result: dict[str, Any] = {}
@@ -87,7 +93,7 @@ def from_di_engine(main: Mapping[str, Any], create: Mapping[str, Any]) -> dict[s
         result["device"] = "auto" if given["policy.cuda"] else "cpu"
     for key, value in words.read(given).items():
         put(result, key, value)
-    frequency = given.get("policy.eval.evaluator.eval_freq", 1000)
+    frequency = given.get("policy.eval.evaluator.eval_freq", _COUNTS["policy.eval.evaluator.eval_freq"])
     put(result, "evaluation.every", max(1, round(frequency * words.steps_per_iteration(given))))
     return result
 

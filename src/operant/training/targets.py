@@ -77,9 +77,10 @@ def _find_preset(name: str) -> Path | None:
 def _preset_path(name: str) -> Path:
     path = _find_preset(name)
     if path is None:
+        turned = ["-".join(one.rpartition("-")[::-2]) for one in list_presets()]  # pendulum-sac: sac-pendulum
         raise UsageError(
-            f"there is no preset {name!r}{nearest(name, list_presets())}; `operant train --list` shows them, "
-            "and a config file ends in .yaml, .json or .py"
+            f"there is no preset {name!r}{nearest(name, [*list_presets(), *turned])}; `operant train --list` shows "
+            "them, and a config file ends in .yaml, .json or .py"
         )
     return path
 

@@ -376,12 +376,12 @@ class Training:
         if unnamed:
             self.say(f"this run cannot be resumed: {unnamed}")
             self.writer.add_tags("not-resumable")
-        for sentence in (
+        for warning in (
             thread_warning(torch.get_num_threads()),
             unlearnt_warning(self.algorithm.data, self.config.total_steps),
         ):
-            if sentence:
-                self._warn(sentence)
+            if warning:
+                self._warn(warning)
 
     def say(self, sentence: str, waits: bool = False) -> None:
         """Into the log of the run, and to who looks on; what it waits for is written where nobody does."""

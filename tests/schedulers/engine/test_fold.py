@@ -17,7 +17,8 @@ from tests.schedulers.scenarios import REALS, awkward, config, simulated
 
 from operant.schedulers import NaiveScheduler, Scheduler
 from operant.schedulers.engine.live_state import LiveState
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState
+from operant.schedulers.engine.records import JobRecord, ProposalRecord
+from operant.schedulers.engine.state import SearchState
 from operant.sites import Simulation, Submission
 from operant.status import UNDER_WAY
 from operant.tracking.journal import JournalReader

@@ -12,7 +12,7 @@ from rich.text import Text
 from operant._util.units import duration
 from operant.cli.watching.draw import bar, cells, counts_lines, line, log_lines, rule, shrink, status_style
 from operant.errors import OperantError
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.schedulers.planning.rewards import JobReader
 from operant.schedulers.views.follow import SearchFollower
 from operant.schedulers.views.journal_text import last_lines

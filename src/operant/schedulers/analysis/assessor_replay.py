@@ -20,7 +20,8 @@ from typing import Any
 from operant.assessors import ASSESSORS, AssessResult, BaseAssessor, build_assessor
 from operant.errors import UsageError, unknown
 from operant.registry import accepted_arguments
-from operant.schedulers.engine.state import JobRecord, SearchState, read_state
+from operant.schedulers.engine.records import JobRecord
+from operant.schedulers.engine.state import SearchState, read_state
 from operant.schedulers.planning.rewards import Reports, RewardRule, SeedPlan
 from operant.schedulers.views.recorded import job_history, recorded_rule
 from operant.status import DONE, Status

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from operant.errors import MissingExtraError, UsageError, unknown
 from operant.schedulers.analysis.axes import SettingAxis, axes_of, label
-from operant.schedulers.engine.state import JobRecord, SearchState
+from operant.schedulers.engine.records import JobRecord
+from operant.schedulers.engine.state import SearchState
 from operant.schedulers.views.live import LiveSearch
 from operant.status import Status
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from operant.schedulers.engine.live_state import Attempt, LiveState
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.schedulers.planning.plan import SearchPlan
 from operant.searchers import Proposal
 from operant.sites import Site

@@ -14,7 +14,7 @@ from typing import Any
 from operant.schedulers.engine.control import NoView, ResultHook, SearchControl, View
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
 from operant.schedulers.engine.monitor import Monitor
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.schedulers.planning.plan import SearchPlan
 from operant.searchers import Observation, Proposal
 from operant.sites import Event, FunctionSite, Limits, Submission

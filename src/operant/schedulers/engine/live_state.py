@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from operant.errors import OperantError
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState
+from operant.schedulers.engine.records import JobRecord, ProposalRecord
+from operant.schedulers.engine.state import SearchState
 from operant.schedulers.planning.rewards import JobReader, Reports, RewardRule, SeedPlan
 from operant.searchers import Proposal
 from operant.sites.base import Clock

@@ -12,7 +12,7 @@ from operant.assessors import AssessResult
 from operant.errors import ConfigError
 from operant.schedulers.engine.control import NoView, ResultHook, SearchControl, View
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.schedulers.planning.limits import LIMITS, set_limit
 from operant.schedulers.planning.plan import SearchPlan
 from operant.schedulers.planning.rewards import JobReader

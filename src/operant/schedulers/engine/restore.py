@@ -11,7 +11,8 @@ from operant.assessors import AssessResult
 from operant.errors import UsageError
 from operant.schedulers.engine.live_state import Attempt, LiveState, MemoryReader, Trial
 from operant.schedulers.engine.monitor import Results
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, named_by
+from operant.schedulers.engine.records import JobRecord, ProposalRecord
+from operant.schedulers.engine.state import named_by
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.limits import last_valid, limits_of, set_limit
 from operant.schedulers.planning.plan import SearchPlan

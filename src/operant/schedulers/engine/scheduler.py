@@ -16,8 +16,8 @@ from operant.schedulers.engine.control import NoView, ResultHook, SearchControl,
 from operant.schedulers.engine.inline import InlineTrials, calls_inline
 from operant.schedulers.engine.live_state import DISK_FULL, DISK_FULL_SECONDS, Interrupt, LiveState, MemoryReader
 from operant.schedulers.engine.monitor import Monitor, Results
+from operant.schedulers.engine.records import JobRecord, ProposalRecord
 from operant.schedulers.engine.restore import Restore
-from operant.schedulers.engine.state import JobRecord, ProposalRecord
 from operant.schedulers.engine.workspace import Workspace
 from operant.schedulers.planning.plan import SearchPlan
 from operant.schedulers.planning.rewards import JobReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.schedulers.planning.plan import SearchPlan
 from operant.schedulers.planning.rewards import JobReader
 from operant.sites import Limits, Submission

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operant.errors import UsageError
-from operant.schedulers.engine.state import JobRecord, ProposalRecord, SearchState, read_state
+from operant.schedulers.engine.records import JobRecord, ProposalRecord
+from operant.schedulers.engine.state import SearchState, read_state
 from operant.schedulers.exchange.optuna_space import AskedParameters, OptunaSpace
 from operant.schedulers.exchange.optuna_storage import load_optuna, open_new
 from operant.schedulers.planning.rewards import RewardRule

@@ -272,8 +272,7 @@ def _known_keys(section: Mapping[str, Any], known: tuple[str, ...], what: str) -
     for key in section:
         if key not in known:
             if key == "func_type":
-                told = "`func_type` is for benchmarks, which `search-run --benchmark` runs, and stands in `scheduler`"
-                raise ConfigError(told, (key,))
+                raise ConfigError("`func_type` is for benchmarks: `search-run --benchmark`, in `scheduler`", (key,))
             raise ConfigError(unknown(what, key, known), (str(key),))
 
 
@@ -321,9 +320,7 @@ def _check_scheduler_type(kind: Any) -> None:
 
 
 def _template(task: Mapping[str, Any], space: Dict, function: bool, notes: list[str], *, here: bool) -> Template:
-    text = task.get("template")
-    if text is None and function:
-        text = ""
+    text = "" if function and task.get("template") is None else task.get("template")
     with _under("task"):
         if text is None:
             raise ConfigError("`template` is missing: the command that runs one job", ("template",))

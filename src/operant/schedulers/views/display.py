@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from operant._util.units import duration, printable
 from operant.schedulers.engine.control import SearchProgress, View
 from operant.schedulers.engine.live_state import Attempt
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.status import UNDER_WAY, Status
 
 _REDRAW_SECONDS = 0.25

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from operant.schedulers.engine.state import JobRecord
+from operant.schedulers.engine.records import JobRecord
 from operant.schedulers.views.live import LiveSearch
 from operant.status import USABLE, Status
 from operant.tracking.journal import controller_is_alive, post_message

@@ -9,7 +9,8 @@ from typing import Any
 
 from operant.errors import OperantError
 from operant.schedulers.criteria.stops import build_stop_criterion
-from operant.schedulers.engine.state import JobRecord, StateReader
+from operant.schedulers.engine.records import JobRecord
+from operant.schedulers.engine.state import StateReader
 from operant.schedulers.planning.limits import last_valid
 from operant.status import UNDER_WAY, Status, counts_of
 from operant.tracking.journal.trial_lines import job_of

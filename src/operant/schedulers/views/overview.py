@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from operant.errors import UsageError, nearest, unknown
-from operant.schedulers.engine.state import JobRecord, SearchState, read_state
+from operant.schedulers.engine.records import JobRecord
+from operant.schedulers.engine.state import SearchState, read_state
 from operant.status import UNDER_WAY, Status
 from operant.tracking.journal.journal import JOURNAL_NAME
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from operant.framework import Context, QueueClosed, Task
+from operant.training.middleware.learning import tell_steps
 
 
 def model_sender(task: Task, policy: Any) -> Any:
@@ -40,6 +41,7 @@ def model_receiver(task: Task, policy: Any, *, wait: bool = True) -> Any:
                 ctx.train_iter = last = iteration
                 ctx.env_step = view.get("env_step", 0)
                 ctx.keep("train_iter", "env_step")
+                tell_steps(policy, ctx.env_step)
                 return
             if not wait:
                 return

@@ -19,6 +19,8 @@ from operant.training.checkpoints import CheckpointStore
 from operant.training.evaluating import evaluate
 from operant.training.sources import Source, learn_from_replay
 
+_FAR = 10**12  # environment steps, while nobody says how many there will be
+
 
 def learner(
     algorithm: Algorithm | Source,
@@ -31,8 +33,9 @@ def learner(
 ) -> Any:
     """Improve the policy from replay, or without a buffer from what was collected for it.
 
-    With `total_steps` the algorithm is told how far the training is: for schedules, the target network and importance
-    weights. Instead of an algorithm it may get the source of a `collector`: it then learns in that one's own rhythm.
+    With `total_steps` the algorithm is told how far the training is: for schedules and importance weights. Without, it
+    is told how many steps there were: for its target network, and the random actions at its start. Instead of an
+    algorithm it may get the source of a `collector`: it then learns in that one's own rhythm.
 
     Reads, without a buffer, the first of these that is there: ``ctx.train_data``, ``ctx.episodes``, ``ctx.trajectory``.
     Writes ``ctx.train_iter`` and ``ctx.metrics``; kept.
@@ -45,6 +48,8 @@ def learner(
         ctx.setdefault("train_iter", 0)
         if total_steps is not None:
             algorithm.set_progress(ctx.env_step, total_steps)
+        elif buffer is not None and "env_step" in ctx:
+            tell_steps(algorithm, ctx.env_step)
         if buffer is not None:
             for _ in range(updates if len(buffer) >= batch else 0):
                 ctx.metrics = learn_from_replay(algorithm, buffer, rng, batch)
@@ -55,6 +60,12 @@ def learner(
         ctx.keep("train_iter")
 
     return _learner
+
+
+def tell_steps(policy: Any, steps: int) -> None:
+    """Tell a policy how many steps there were. How far the training is remains as it was told last, if it was."""
+    progress = getattr(policy, "progress", 0.0)
+    policy.set_progress(steps, max(steps, round(steps / progress)) if progress > 0.0 else _FAR)
 
 
 def _source_learner(source: Source, total_steps: int | None) -> Any:
