@@ -214,6 +214,15 @@ def test_stop_and_restart(project: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run_main(["-t", "t", "search.yaml", "--resume"]) == 1 and capsys.readouterr().err.endswith(".operant: s\n")
 
 
+def test_a_restart_is_on_the_site_of_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_config(project, [1], parallel_size=1)
+    with Path("search.yaml").open("a") as file:
+        file.write("\nsite: {type: container, image: nowhere}\n")
+    assert run_main(["-t", "s", "search.yaml", "--site", "{type: local}"]) == 0
+    assert ctl_main(["restart", "-t", "s"]) == 0
+    assert "goes on in the background" in output(capsys)
+
+
 def wait_until(condition: Any) -> None:
     deadline = time.monotonic() + patience(30)
     while not condition():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "operant.cli.search_scripts", "run", "--task", args.task, file, "--resume"]
     command += ["--symlinks", ",".join(origin.get("symlinks", []))] + (["--force"] if args.force else [])
     command += ["--benchmark"] if origin.get("benchmark") else []
+    command += [f"--site={json.dumps(origin['site'])}"] if origin.get("site") else []
     log = folder / "restart.log"
     pid = _start_detached(command, source, log)
     deadline = time.monotonic() + 60
