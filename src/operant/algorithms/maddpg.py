@@ -105,8 +105,8 @@ class MADDPGPolicy(BasePolicy):
             adapter = self.adapter.policies[agent][1]
             last = (lambda: None) if spec.discrete else nn.Tanh
             its = [build_policy(adapter, spec.outputs, self.model, last()) for _ in range(self.settings.sub_policies)]
-            # Of a module that was made already each has a copy.
-            actors.append([copy.deepcopy(one) for one in its] if isinstance(self.model.actor, nn.Module) else its)
+            # Of a module that was made already, given or named, each has a copy.
+            actors.append(its if self.model.actor is None else [copy.deepcopy(one) for one in its])
         return Actors(actors)
 
     @staticmethod

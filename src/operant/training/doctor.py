@@ -33,7 +33,8 @@ class Doctor:
             found += self._once(
                 "entropy",
                 f"the entropy of the policy has collapsed to {entropy:.2g} before half of the training: it hardly "
-                "explores any more. A larger entropy_weight or a smaller learning rate usually helps",
+                "explores any more. A larger entropy_weight (of SAC target_entropy) or a smaller learning rate usually "
+                "helps",
             )
         kl = metrics.get("approx_kl", math.nan)
         self._exploded = self._exploded + 1 if kl > 0.2 else 0
