@@ -83,7 +83,7 @@ class NaiveScheduler(BaseScheduler):
             "file": None if isinstance(config, Mapping) else str(Path(config).absolute()),
             "source": str(self.source),
             "symlinks": [os.fspath(path) for path in self.symlink_paths],
-            "site": where,
+            **({} if where is None else {"site": where}),
         }
         self.scheduler: Scheduler | None = None
 
